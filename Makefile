@@ -1,0 +1,33 @@
+# setup: a virtual environment with everything.  The other targets set it up first if needed.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test check bench full clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Peerwise needs Python 3.11 or later: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $(READY)
+
+demo: setup ## a network learns digits while you watch
+	$(BIN)/peerwise demo
+
+test: setup ## everything that must hold: format, lint, types, layers, tests
+	scripts/check
+
+check: test
+
+bench: setup ## speed and memory, as ratios measured in one run
+	$(BIN)/python -m benchmarks
+
+full: setup ## the papers' claims at full size (needs PEERWISE_DATA)
+	$(BIN)/python -m pytest -m full
+
+clean:
+	rm -rf $(VENV) build dist runs

@@ -1,0 +1,3 @@
+"""Peerwise: classifiers learnt between neighbours, with no server."""
+
+__version__ = "0.1.0"

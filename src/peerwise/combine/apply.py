@@ -1,0 +1,204 @@
+"""What a combination rule means: for one node, and for a whole network at once.
+
+`one_node` is the definition. `network` does the same for every node of an array, slot by slot,
+so that nothing of size [nodes, slots, parameters] is ever held.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from peerwise.core import Array, Inbox, Mean, Slots, Tree
+
+__all__ = ["Heard", "all_finite", "network", "one_node"]
+
+UNROLLED = 16  # slots accumulated without a loop: faster on a CPU up to about this many
+
+
+def all_finite(tree: Tree) -> Array:
+    """For each entry along axis 0: whether everything it holds is finite."""
+    flags = [
+        jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(1)
+        for leaf in jax.tree.leaves(tree)
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    first = jax.tree.leaves(tree)[0]
+    return jnp.stack(flags).all(0) if flags else jnp.ones(first.shape[0], bool)
+
+
+def _weights(rule: Mean, note: Tree, inbox: Inbox, hears_itself: bool) -> tuple[Array, Array, Array]:
+    """The rule's weights with empty slots silenced; a node that listens to nobody keeps its own."""
+    own, heard = rule.weigh(note, inbox)
+    heard = jnp.where(inbox.weight > 0, heard, 0)
+    own = jnp.zeros_like(own) if hears_itself else own
+    total = own + heard.sum()
+    keeps = total <= 0
+    if rule.total:
+        return own, heard, total
+    return jnp.where(keeps, 1, own), heard, jnp.where(keeps, 1, total)
+
+
+def _powers(rule: Mean, charted: Tree) -> Tree:
+    power = rule.chart.power
+    return jax.tree.map(lambda _: power, charted) if isinstance(power, int | float) else power
+
+
+def _raise(weight: Array, power: float) -> Array:
+    return weight if power == 1 else weight**power
+
+
+def _add(total: Array, weight: Array, value: Array) -> Array:
+    """total + weight * value, where a weight of 0 silences even NaN and infinity."""
+    weight = weight.astype(value.dtype).reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
+    return total + jnp.where(weight > 0, weight * value, 0)
+
+
+def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
+    if slots <= UNROLLED:
+        for k in range(slots):
+            total = add(k, total)
+        return total
+    return jax.lax.fori_loop(0, slots, add, total)
+
+
+def one_node(rule: Mean | Slots, own: Tree, note: Tree, inbox: Inbox, hears_itself: bool = False) -> Tree:
+    """One node's new value. `hears_itself`: its own message is among the slots (a server's answer).
+
+    Slots are added in their order, the node itself last, and the division by the sum of weights
+    comes at the very end: every runtime does it so, which is what makes them agree to the bit.
+    """
+    if isinstance(rule, Slots):
+        return rule.rule(own, inbox)
+    w_own, w, w_sum = _weights(rule, note, inbox, hears_itself)
+    charted = rule.chart.to(own)
+
+    def leaf(x: Array, heard: Array, power: float) -> Array:
+        weights = _raise(w, power)
+        total = _slot_by_slot(
+            heard.shape[0], lambda k, s: _add(s, weights[k], heard[k]), jnp.zeros_like(x)
+        )
+        total = _add(total, _raise(w_own, power), x)
+        return total if rule.total else total / _raise(w_sum, power).astype(x.dtype)
+
+    mean = jax.tree.map(leaf, charted, jax.vmap(rule.chart.to)(inbox.value), _powers(rule, charted))
+    return rule.step(own, rule.chart.back(mean))
+
+
+class Heard(NamedTuple):
+    """The slots of some nodes of the network: who is in them and how they arrived."""
+
+    nodes: Array | None  # [b] which nodes these are; None: all of them, in order
+    src: Array  # [b, k]
+    weight: Array  # [b, k]
+    age: Array  # [b, k]
+    page: Array | None  # [b, k] which of the kept rounds of messages; None: only this round is kept
+    part: Tree = None  # [b, k, ...]
+
+    def of(self, tree: Tree) -> Tree:
+        """Entries of `tree` that belong to these nodes."""
+        return tree if self.nodes is None else jax.tree.map(lambda a: a[self.nodes], tree)
+
+    def pick(self, sent: Tree, k: Any) -> Tree:
+        """What was sent by the neighbours in slot(s) k: [b, ...], or [b, k, ...] for all slots."""
+        if self.page is None:
+            return jax.tree.map(lambda a: a[self.src[:, k]], sent)
+        page = self.page
+        return jax.tree.map(lambda a: a[page[:, k], self.src[:, k]], sent)
+
+
+def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
+    inbox = Inbox(None, heard.pick(notes, slice(None)), heard.weight, heard.age)
+    w_own, w, w_sum = jax.vmap(lambda a, b: _weights(rule, a, b, False))(note, inbox)
+    charted = jax.vmap(rule.chart.to)(own)
+
+    def leaf(x: Array, messages: Array, power: float) -> Array:
+        weights = _raise(w, power)
+        total = _slot_by_slot(
+            w.shape[1],
+            lambda k, s: _add(s, weights[:, k], heard.pick(messages, k)),
+            jnp.zeros_like(x),
+        )
+        total = _add(total, _raise(w_own, power), x)
+        if rule.total:
+            return total
+        share = _raise(w_sum, power).astype(x.dtype)
+        return total / share.reshape(share.shape + (1,) * (x.ndim - 1))
+
+    mean = jax.tree.map(leaf, charted, sent, _powers(rule, charted))
+    return jax.vmap(lambda o, m: rule.step(o, rule.chart.back(m)))(own, mean)
+
+
+def _server_mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
+    """One total for everybody: the weights are those of the first node, which all share."""
+    everyone = jax.tree.map(lambda a: a[0], heard.pick(notes, slice(None)))
+    inbox = Inbox(None, everyone, heard.weight[0], heard.age[0])
+    _, w, w_sum = _weights(rule, jax.tree.map(lambda a: a[0], note), inbox, True)
+    nobody = (w <= 0).all()
+
+    def leaf(x: Array, messages: Array, power: float) -> Array:
+        heard_by_all = heard.pick(messages, slice(None))[0]
+        weight = _raise(w, power).astype(x.dtype).reshape((-1,) + (1,) * (x.ndim - 1))
+        total = jnp.where(weight > 0, weight * heard_by_all, 0).sum(0)
+        mean = total if rule.total else total / _raise(w_sum, power).astype(x.dtype)
+        return jnp.where(nobody & (not rule.total), x, mean[None])
+
+    charted = jax.vmap(rule.chart.to)(own)
+    mean = jax.tree.map(leaf, charted, sent, _powers(rule, charted))
+    return jax.vmap(lambda o, m: rule.step(o, rule.chart.back(m)))(own, mean)
+
+
+def _chart_sent(rule: Mean, sent: Tree, pages: bool) -> Tree:
+    to = jax.vmap(rule.chart.to)
+    return jax.vmap(to)(sent) if pages else to(sent)
+
+
+def _slotwise(rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None) -> Tree:
+    """Node after node with its slots gathered inside, so that memory is slots x parameters."""
+
+    def node(args: Any) -> Tree:
+        mine, my_note, src, weight, age, page, part = args
+        get = (lambda a: a[src]) if page is None else (lambda a: a[page, src])
+        inbox = Inbox(jax.tree.map(get, sent), jax.tree.map(get, notes), weight, age, part)
+        return rule(mine, my_note, inbox)
+
+    rows = (own, note, heard.src, heard.weight, heard.age, heard.page, heard.part)
+    return jax.lax.map(node, rows, batch_size=batch)
+
+
+def network(
+    rule: Mean | Slots,
+    own: Tree,
+    note: Tree,
+    sent: Tree,
+    notes: Tree,
+    heard: tuple[Heard, ...],
+    one: Any = None,
+    server: bool = False,
+) -> Tree:
+    """New values of all nodes. `sent` and `notes` hold a page per kept round where `page` is given.
+
+    `one`: a stand-in for `one_node`, applied node after node (exact mode). `server`: `heard` is one
+    row of slots that all nodes share.
+    """
+    pages = heard[0].page is not None
+    if server and isinstance(rule, Mean) and one is None:
+        return _server_mean(rule, own, note, _chart_sent(rule, sent, pages), notes, heard[0])
+    if server:
+        n = jax.tree.leaves(own)[0].shape[0]
+        heard = (jax.tree.map(lambda a: jnp.broadcast_to(a, (n, *a.shape[1:])), heard[0]),)
+    if one is not None:
+        new = [_slotwise(one, h.of(own), h.of(note), sent, notes, h, None) for h in heard]
+    elif isinstance(rule, Slots):
+        slot_rule = rule.rule
+        new = [
+            _slotwise(lambda o, _, i: slot_rule(o, i), h.of(own), h.of(note), sent, notes, h, 64)
+            for h in heard
+        ]
+    else:
+        charted = _chart_sent(rule, sent, pages)
+        new = [_mean(rule, h.of(own), h.of(note), charted, notes, h) for h in heard]
+    if heard[0].nodes is None:
+        return new[0]
+    place = jnp.argsort(jnp.concatenate([h.nodes for h in heard]))
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts)[place], *new)

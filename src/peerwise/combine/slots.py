@@ -1,0 +1,59 @@
+"""Slot rules: combinations that need to see every message beside the others."""
+
+from collections.abc import Callable
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+
+from peerwise.core import Array, Inbox, Slots, Tree
+from peerwise.errors import BadSetting
+
+__all__ = ["median", "trimmed_mean"]
+
+
+def _sorted_heard(heard: Array, own: Array, messages: Array) -> Array:
+    """Own and heard values in rising order along axis 0; what was not heard ends up last."""
+    column = (-1,) + (1,) * own.ndim
+    values = jnp.concatenate([messages, own[None]])
+    return jnp.sort(jnp.where(heard.reshape(column), values, jnp.inf), axis=0)
+
+
+def _coordinate_wise(leaf: Callable[[Array, Array, Array], Array]) -> Slots:
+    def rule(own: Tree, inbox: Inbox) -> Tree:
+        heard = jnp.append(inbox.weight > 0, True)
+        return jax.tree.map(partial(leaf, heard), own, inbox.value)
+
+    return Slots(rule)
+
+
+@cache
+def median() -> Slots:
+    """Coordinate-wise median of the node's own value and those heard."""
+
+    def leaf(heard: Array, own: Array, messages: Array) -> Array:
+        values, count = _sorted_heard(heard, own, messages), heard.sum()
+        return (values[(count - 1) // 2] + values[count // 2]) / 2
+
+    return _coordinate_wise(leaf)
+
+
+@cache
+def trimmed_mean(trim: int = 1) -> Slots:
+    """Coordinate-wise mean without the `trim` largest and smallest values.
+
+    Yin et al. (2018), over the node itself and the neighbours heard.
+    A node that hears too few to trim keeps its own value.
+    """
+    if trim < 0:
+        raise BadSetting(f"trim must be 0 or more, got {trim}")
+
+    def leaf(heard: Array, own: Array, messages: Array) -> Array:
+        rank = jnp.arange(heard.size)
+        kept = (rank >= trim) & (rank < heard.sum() - trim)
+        values = _sorted_heard(heard, own, messages)
+        column = (-1,) + (1,) * own.ndim
+        total = jnp.where(kept.reshape(column), values, 0).sum(0)
+        return jnp.where(kept.any(), total / jnp.maximum(kept.sum(), 1), own)
+
+    return _coordinate_wise(leaf)

@@ -1,0 +1,124 @@
+"""The vocabulary: what one node of a network does, as pure functions.
+
+A method is written once, for one node. It never sees its own index, a clock, the graph or a socket.
+A round is: send `message` (and `reply`), hear an `Inbox`, `combine`, `adapt`.
+`simulate`, `walk` and real peers run the same functions.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+
+__all__ = [
+    "Array",
+    "Chart",
+    "Inbox",
+    "Links",
+    "Mean",
+    "Message",
+    "Method",
+    "Shard",
+    "Slots",
+    "State",
+    "Tree",
+    "node_key",
+]
+
+Array: TypeAlias = Any  # a NumPy or JAX array
+Tree: TypeAlias = Any  # arrays in nested tuples, lists and dicts
+
+
+class Shard(NamedTuple):
+    """The rows of one node, padded when built; weight 0 marks padding."""
+
+    x: Array  # [m, d]
+    y: Array  # [m] class codes
+    weight: Array  # [m]
+
+
+class State(NamedTuple):
+    """What a node keeps from round to round."""
+
+    value: Tree  # what combine changes and predict reads
+    memory: Tree  # private to the node
+
+
+class Message(NamedTuple):
+    """What a node tells all its neighbours."""
+
+    value: Tree
+    note: dict[str, Array]  # scalars that the sender attaches (its data size, its loss)
+
+
+class Inbox(NamedTuple):
+    """What a node has heard, one slot per neighbour, in a fixed order (arrival order for pushes)."""
+
+    value: Tree  # [k, ...] the newest heard in each slot; anything at all where weight is 0
+    note: dict[str, Array]  # [k] each
+    weight: Array  # [k] link weight (trust, Metropolis, share); 0 = nothing there
+    age: Array  # [k] rounds since it was sent; 0 = this round, -1 = never
+    part: Tree = None  # [k, ...] or None: what a neighbour's `reply` addressed to me
+
+
+class Links(NamedTuple):
+    """Who hears whom this round: directed, sorted by dst, of fixed length; weight 0 = nothing."""
+
+    src: Array  # [e]
+    dst: Array  # [e]
+    weight: Array  # [e]
+    age: Array  # [e]
+
+
+def _same(value: Tree) -> Tree:
+    return value
+
+
+def _replace(own: Tree, mean: Tree) -> Tree:
+    return mean
+
+
+class Chart(NamedTuple):
+    """The coordinates in which the plain weighted mean is the right mean."""
+
+    to: Callable[[Tree], Tree] = _same
+    back: Callable[[Tree], Tree] = _same
+    power: Any = 1  # exponent of the weights: one number, or one per leaf of the charted value
+
+
+class Mean(NamedTuple):
+    """A combination rule in three moves: weigh, average in a chart, step.
+
+    The runtime computes sum(w x) / sum(w); a node whose weights are all 0 keeps its own value.
+    """
+
+    weigh: Callable[[dict[str, Array], Inbox], tuple[Array, Array]]  # own note, inbox -> w_self, w[k]
+    chart: Chart = Chart()
+    step: Callable[[Tree, Tree], Tree] = _replace  # own, mean -> value
+    total: bool = False  # True: the weighted sum instead of the mean (push-sum)
+
+
+class Slots(NamedTuple):
+    """A combination rule that needs every slot: median, trimmed mean, Krum."""
+
+    rule: Callable[[Tree, Inbox], Tree]  # own value, inbox -> value
+
+
+class Method(NamedTuple):
+    """What one node does.
+
+    `reply`, where a method has one, is what a node says to one neighbour alone; it is given the
+    slot of that neighbour in the node's inbox of the round before (an `Inbox` without axis k).
+    """
+
+    init: Callable[[Array, Shard], State]  # key, shard -> state
+    message: Callable[[Array, State], Message]  # key, state -> message, heard by all neighbours
+    combine: Mean | Slots
+    adapt: Callable[[Array, State, Shard], State]  # key, state, shard -> state
+    predict: Callable[[Array, Tree, Array], Array]  # key, value, x[m, d] -> log p(y|x) [m, c]
+    reply: Callable[[State, Shard, Inbox], Tree] | None = None  # state, shard, heard -> part
+
+
+def node_key(key: Array, t: Array | int, i: Array | int) -> Array:
+    """The key of node i in round t: it does not depend on how many nodes share a machine."""
+    return jax.random.fold_in(jax.random.fold_in(key, t), i)

@@ -1,0 +1,19 @@
+"""Data sets: where they are, what their columns mean, and their rows as numbers."""
+
+from peerwise.data.encode import Encoded, encode
+from peerwise.data.loaders import Table, available, load
+from peerwise.data.manifest import verify
+from peerwise.data.scaling import standardise
+from peerwise.data.schema import Feature, Schema
+
+__all__ = [
+    "Encoded",
+    "Feature",
+    "Schema",
+    "Table",
+    "available",
+    "encode",
+    "load",
+    "standardise",
+    "verify",
+]

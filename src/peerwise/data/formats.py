@@ -1,0 +1,144 @@
+"""The file formats of a data folder: tables, idx arrays, sheets of images."""
+
+import gzip
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from peerwise.errors import BadFile, PeerwiseError
+
+__all__ = ["TABULAR", "idx_parts", "read_columns", "read_frame", "reading", "sheet_parts"]
+
+Array = npt.NDArray[Any]
+SPLITS = ("train", "test")
+TABULAR = (".csv", ".parquet")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns whatever a damaged file makes its reader raise into a BadFile that names it."""
+    damage = (OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError, zlib.error)
+    try:
+        yield
+    except PeerwiseError:
+        raise
+    except (*damage, zipfile.BadZipFile, pa.ArrowException, pd.errors.ParserWarning) as error:
+        raise BadFile(f"cannot read '{path}' ({error}); mend it or copy it again") from error
+
+
+def read_columns(path: Path) -> tuple[list[str], str]:
+    """The names of a table's columns, and the separator of a CSV file."""
+    with reading(path):
+        if path.suffix.lower() == ".parquet":
+            schema = pq.read_schema(path)
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            return [c for c in schema.names if c not in index], ""
+        with path.open(encoding="utf-8-sig") as stream:
+            header = stream.readline()
+        sep = max(",;\t", key=header.count)
+        return list(_csv(path, sep, nrows=0).columns), sep
+
+
+def read_frame(path: Path, columns: Sequence[str], sep: str) -> pd.DataFrame:
+    """The named columns of a table; `sep` is what `read_columns` told, "" for Parquet."""
+    with reading(path):
+        if not sep:
+            return pd.read_parquet(path, columns=list(columns))
+        frame = _csv(path, sep, usecols=list(columns))
+        for name in frame.columns[frame.eq("?").any()]:
+            # a CSV file has no types: "?" among numbers alone is a missing number, not a category
+            told = frame[name].mask(frame[name] == "?")
+            numbers = pd.to_numeric(told, errors="coerce")
+            if numbers.notna().any() and numbers.notna().equals(told.notna()):
+                frame[name] = numbers
+        return frame
+
+
+def _csv(path: Path, sep: str, **options: Any) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        # rows longer than the header would shift or lose columns with no more than a warning
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        options |= {"index_col": False, "low_memory": False, "skipinitialspace": True}
+        return pd.read_csv(path, sep=sep, **options)
+
+
+def _of_split(paths: list[Path], split: str) -> list[Path]:
+    found = [p for p in paths if _split(p) == split]
+    # train_10 comes after train_2
+    return sorted(found, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
+
+
+def _split(path: Path) -> str:
+    for word, split in {"train": "train", "test": "test", "t10k": "test"}.items():
+        if word in path.name.lower():
+            return split
+    raise BadFile(f"'{path}' must have train, test or t10k in its name, to tell its part")
+
+
+def idx_parts(paths: list[Path]) -> dict[str, tuple[Array, Array]]:
+    """Images [m, ...] and labels [m] of the train and the test part, from idx files."""
+    parts = {}
+    for split in SPLITS:
+        found = _of_split(paths, split)
+        pair = [[p for p in found if word in p.name] for word in ("images", "labels")]
+        if found and any(len(side) != 1 for side in pair):
+            raise BadFile(f"the {split} part must be one file of images and one of labels")
+        if found:
+            parts[split] = (_idx(pair[0][0]), _idx(pair[1][0]))
+    return parts
+
+
+def _idx(path: Path) -> Array:
+    """An array of bytes in the idx format: two zeros, 8 for bytes, the rank, the sizes, the data."""
+    with reading(path):
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        if raw[:3] != b"\0\0\x08":
+            raise BadFile(f"'{path}' is not an idx file of bytes")
+        shape = np.frombuffer(raw, ">i4", count=raw[3], offset=4)
+        return np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
+
+
+def sheet_parts(paths: list[Path], shape: Sequence[int]) -> dict[str, tuple[Array, Array]]:
+    """Images [m, *shape] and labels [m] of each part, from sheets of tiles in row-major order."""
+    sheets = [p for p in paths if p.suffix.lower() in (".webp", ".png")]
+    others = [p for p in paths if p not in sheets]
+    if not sheets or len(others) != 1 or others[0].suffix != ".npz":
+        raise BadFile(f"'{paths[0]}' and the rest must be WebP or PNG sheets and one labels.npz")
+    with reading(others[0]), np.load(others[0]) as held:
+        labels = {split: held[split] for split in SPLITS if split in held}
+    parts = {}
+    for split, y in labels.items():
+        tiles = [_tiles(p, tuple(shape)) for p in _of_split(sheets, split)] or [np.empty(0)]
+        x = np.concatenate(tiles)
+        # the last row of tiles may be filled up with empty ones
+        parts[split] = (x[: len(y)] if 0 <= len(x) - len(y) < 100 else x, y)
+    return parts
+
+
+def _tiles(path: Path, shape: tuple[int, ...]) -> Array:
+    from PIL import Image
+
+    height, width = shape[:2]
+    limit = Image.MAX_IMAGE_PIXELS
+    with reading(path):
+        try:
+            # the limit guards against surprises; a sheet of thousands of tiles is none
+            Image.MAX_IMAGE_PIXELS = None
+            with Image.open(path) as image:
+                sheet = np.asarray(image.convert("RGB" if len(shape) == 3 else "L"))
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+        down, across = sheet.shape[0] // height, sheet.shape[1] // width
+        grid = sheet.reshape(down, height, across, width, -1).swapaxes(1, 2)
+        return grid.reshape(-1, *shape)

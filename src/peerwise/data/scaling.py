@@ -1,0 +1,68 @@
+"""Numeric features at mean 0 and standard deviation 1, with the units kept in the schema."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from peerwise.data.schema import Schema
+from peerwise.errors import BadData
+
+__all__ = ["rescaled", "standardise"]
+
+Array = npt.NDArray[Any]
+BLOCK = 64  # columns worked on at once, so that double precision needs little memory
+
+
+def standardise(x: Array, schema: Schema, rows: Array | None = None) -> tuple[Array, Schema]:
+    """The same rows with each numeric feature at mean 0 and standard deviation 1 over x[rows].
+
+    Missing values are ignored and a constant feature is only centered. Encoding the raw rows
+    under the schema returned gives the x returned, also when x was standardised before.
+    """
+    if x.ndim != 2 or x.shape[1] != len(schema.features):
+        raise BadData(f"x has shape {x.shape} and the schema {len(schema.features)} features")
+    told = x if rows is None else x[rows]
+    if len(told) == 0:
+        raise BadData("there are no rows to take center and scale from")
+    center, scale = _moments(told)
+    numeric = np.array([f.kind == "numeric" for f in schema.features], dtype=bool)
+    center, scale = np.where(numeric, center, 0.0), np.where(numeric, scale, 1.0)
+    good = np.isfinite(center) & np.isfinite(scale)
+    if not good.all():
+        name = schema.features[int(np.argmin(good))].name
+        raise BadData(f"the values of column '{name}' are too large; rescale or drop it")
+    features = tuple(
+        replace(f, center=f.center + f.scale * float(a), scale=f.scale * float(b))
+        for f, a, b in zip(schema.features, center, scale, strict=True)
+    )
+    return rescaled(x, center, scale), replace(schema, features=features)
+
+
+def rescaled(x: Array, center: Array, scale: Array) -> Array:
+    """(x - center) / scale for each column, computed in double precision, in the dtype of x."""
+    out = np.empty(x.shape, x.dtype if x.dtype.kind == "f" else np.float64)
+    for start in range(0, x.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        out[:, part] = (x[:, part] - center[part]) / scale[part]
+    return out
+
+
+def _moments(x: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of each column over the values that are not NaN."""
+    center, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])
+    for start in range(0, x.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        block = x[:, part].astype(np.float64)
+        here = ~np.isnan(block)
+        count = np.maximum(here.sum(0), 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.where(here, block, 0).sum(0) / count
+            std = np.sqrt((np.where(here, block - mean, 0) ** 2).sum(0) / count)
+        low, high = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)
+        # rounding gives equal values a standard deviation of 1e-17, so compare them instead
+        varies = high > low
+        center[part] = np.where(varies, mean, np.where(here.any(0), low, 0.0))
+        scale[part] = np.where(varies & (std > 0), std, 1.0)
+    return center, scale

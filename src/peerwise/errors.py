@@ -1,0 +1,39 @@
+"""Errors that a user can mend: the command line prints them without a traceback.
+
+    PeerwiseError (a ValueError)
+    ├── UnknownName     a data set, method, topology ... that does not exist; names the nearest
+    ├── BadData         a table that cannot be learnt from
+    ├── BadSetting      a parameter or configuration key that makes no sense
+    └── BadFile         a file or folder that is missing, damaged or of another kind
+"""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["BadData", "BadFile", "BadSetting", "PeerwiseError", "UnknownName"]
+
+
+class PeerwiseError(ValueError):
+    """Something the user gave is wrong; the message says what, where and how to mend it."""
+
+
+class UnknownName(PeerwiseError):
+    """A name that is not in the list of things of its kind."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]):
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown {kind} '{name}'; {hint}")
+
+
+class BadData(PeerwiseError):
+    """A table, column or shard that cannot be learnt from."""
+
+
+class BadSetting(PeerwiseError):
+    """A parameter or configuration value that makes no sense."""
+
+
+class BadFile(PeerwiseError):
+    """A file or folder that is missing, damaged or not what it should be."""

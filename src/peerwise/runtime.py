@@ -1,0 +1,113 @@
+"""What the runtimes share: checked arguments, precision, keys of the stages, counted bytes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.core import Array, Mean, Method, State, Tree, node_key
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.topology import Topology
+
+__all__ = ["Probe", "Run", "STAGES"]
+
+# A probe reads the whole network: method, state [n, ...] -> arrays, often one number per node.
+Probe = Callable[[Method, State], Tree]
+
+STAGES = ("combine", "adapt")  # when a probe can look: after hearing, after learning
+INIT, MESSAGE, ADAPT, LINKS, CHANNEL = range(5)  # every use of randomness has a key of its own
+
+
+class Run(NamedTuple):
+    """What a run ends with, everything in the order of the nodes."""
+
+    state: State  # [n, ...]; [replicas, n, ...] with replicas
+    rounds: int  # how many are done
+    recorded: tuple[int, ...]  # after which rounds the probe looked
+    history: dict[str, Tree]  # stage -> what the probe saw [recorded, ...]; replicas come first
+    message_bytes: int  # of one message, its notes and its part
+    messages: int  # sent in all
+    carry: Any = None  # what a resumed run goes on from
+
+
+@contextmanager
+def precision_of(name: str) -> Iterator[np.dtype]:
+    """The floating-point type of a run; JAX's 64-bit mode is on for float64 only."""
+    if name not in ("float32", "float64"):
+        raise UnknownName("precision", name, ["float32", "float64"])
+    with jax.enable_x64(name == "float64"):
+        yield np.dtype(name)
+
+
+def stage_key(key: Array, stage: int, t: Array | int, i: Array | int) -> Array:
+    """The key with which node i does one thing in round t."""
+    return node_key(jax.random.fold_in(key, stage), t, i)
+
+
+def as_key(seed: int | Array) -> Array:
+    """A JAX key from a seed or a key."""
+    return jax.random.key(seed) if isinstance(seed, int | np.integer) else seed
+
+
+def cast(tree: Tree, dtype: np.dtype) -> Tree:
+    """The arrays of a tree on the device, real numbers in `dtype`."""
+    return jax.tree.map(
+        lambda a: jnp.asarray(a, dtype if jnp.issubdtype(a.dtype, jnp.floating) else None), tree
+    )
+
+
+def float_of(tree: Tree) -> Any:
+    """The floating-point type of the first real array of a tree."""
+    floats = [a.dtype for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
+    return floats[0] if floats else jnp.float32
+
+
+def check(
+    method: Method, n: int, topology: Topology, lag: int, rounds: int, at: Sequence[int], stages: Any
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Refuse what cannot run, before anything is compiled."""
+    if rounds < 0:
+        raise BadSetting(f"rounds must be 0 or more, got {rounds}")
+    if topology.n != n:
+        raise BadSetting(
+            f"the topology has {topology.n} nodes and the data {n} shards; make them the same"
+        )
+    needed = getattr(method.combine.weigh, "links", None) if isinstance(method.combine, Mean) else None
+    if needed is not None and topology.weights != needed:
+        raise BadSetting(
+            f"this weigh rule needs links with {needed} weights: "
+            f"wrap the topology in topology.{needed}(...)"
+        )
+    if method.reply is not None:
+        if lag:
+            raise BadSetting("a method with replies needs a channel without delay")
+        if topology.server or len(topology.table) > 1 or topology.table[0][1].shape[-3] > 1:
+            raise BadSetting(
+                "a method with replies needs a fixed graph of comparable degrees: "
+                "no server, no redrawn graph, no hub with far more neighbours than the rest"
+            )
+    if isinstance(stages, str):
+        stages = (stages,)
+    for stage in stages:
+        if stage not in STAGES:
+            raise UnknownName("stage", stage, STAGES)
+    wrong = [r for r in at if not 1 <= r <= max(rounds, 1)]
+    if wrong:
+        raise BadSetting(f"rounds to record must lie in 1..{rounds}, got {wrong[0]}")
+    return tuple(sorted(set(int(r) for r in at))), tuple(s for s in STAGES if s in stages)
+
+
+def size_of(tree: Tree) -> int:
+    """Bytes of the arrays in a tree (or of their shapes)."""
+    return sum(int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize for a in jax.tree.leaves(tree))
+
+
+def count_messages(topology: Topology, start: int, stop: int) -> int:
+    """How many messages the links of rounds start..stop-1 carry."""
+    graphs = np.asarray(topology.links.weight).reshape(-1, topology.links.weight.shape[-1])
+    per_graph = (graphs > 0).sum(1) if not topology.server else np.full(len(graphs), 2 * topology.n)
+    which = np.minimum(np.arange(start, stop) // int(topology.every), len(per_graph) - 1)
+    return int(per_graph[which].sum())

@@ -1,0 +1,23 @@
+"""Strict JAX, derandomised properties, and where the real data sets are."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import hypothesis
+import jax
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+hypothesis.settings.register_profile("derandomised", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.load_profile("derandomised")
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder of real data sets; tests that need it are skipped where it is absent."""
+    folder = os.environ.get("PEERWISE_DATA")
+    if not folder or not os.path.isdir(folder):
+        pytest.skip("PEERWISE_DATA names no folder of data sets")
+    return folder
