@@ -43,6 +43,7 @@ def _unchanged(key: Array, t: Array | int, links: Links) -> Links:
     return links
 
 
+@jax.jit  # one program instead of many small ones where the caller is not compiled
 def _erase(q: Array, key: Array, t: Array | int, links: Links) -> Links:
     key = jax.random.fold_in(key, t)
 

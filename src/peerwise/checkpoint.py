@@ -46,7 +46,7 @@ def load(path: str | Path, like: Tree) -> tuple[Tree, int]:
         with safe_open(path, framework="numpy") as file:
             rounds = int(file.metadata()["rounds"])
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is not a saved run or is damaged ({error}); delete it") from None
     want = {jax.tree_util.keystr(p): (leaf.shape, np.dtype(leaf.dtype)) for p, leaf in leaves}
     have = {name: (a.shape, a.dtype) for name, a in found.items()}

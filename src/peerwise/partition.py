@@ -232,7 +232,9 @@ def dirichlet(
     rows: Rows = [np.zeros(0, np.int64)] * sizes.size
     for node in rng.permutation(sizes.size):
         mix = rng.dirichlet(np.maximum(alpha * prior, 1e-100))  # 0 is not allowed
-        take = np.minimum(rng.multinomial(sizes[node], mix), left)
+        # Rounded at random, within 1: multinomial noise would add up in what the last nodes get.
+        upto = np.minimum(np.floor(np.cumsum(mix) * sizes[node] + rng.random()), sizes[node])
+        take = np.minimum(np.diff(upto, prepend=0).astype(np.int64), left)
         take += rng.multivariate_hypergeometric(left - take, sizes[node] - take.sum())
         rows[node] = np.concatenate([order[s : s + k] for s, k in zip(start, take, strict=True)])
         start, left = start + take, left - take

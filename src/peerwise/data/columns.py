@@ -21,6 +21,7 @@ __all__ = [
     "gaps",
     "in_order",
     "read_column",
+    "spell",
     "where",
 ]
 
@@ -39,12 +40,13 @@ class Coded(NamedTuple):
 def factorise(values: Any, missing: str | None = None) -> Coded:
     """The values as texts, in order of appearance; one spelt `missing` counts as missing."""
     codes, found = pd.factorize(values)
-    spelt = [_spell(v) for v in found]
+    spelt = [spell(v) for v in found]
     place = {text: i for i, text in enumerate(dict.fromkeys(s for s in spelt if s != missing))}
     return Coded(np.array([*(place.get(s, -1) for s in spelt), -1])[codes], list(place))
 
 
-def _spell(value: object) -> str:
+def spell(value: object) -> str:
+    """The text of a value, the same for 1 and 1.0."""
     # a gap turns a column of whole numbers into floats; its categories must stay the same texts
     if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
         return str(int(value))
@@ -109,12 +111,11 @@ def gaps(column: Array | Coded) -> Array:
     return column.codes < 0 if isinstance(column, Coded) else np.isnan(column)
 
 
-def distinct(column: Array | Coded) -> Sequence[object]:
+def distinct(column: Array | Coded) -> Array | list[str]:
     """The different values that are there."""
     if isinstance(column, Coded):
         return column.texts
-    found: Sequence[object] = pd.unique(column[~np.isnan(column)])
-    return found
+    return np.asarray(pd.unique(column[~np.isnan(column)]))
 
 
 def code(column: Array | Coded, categories: Sequence[str]) -> Array:

@@ -1,6 +1,6 @@
 """From a raw table to numbers and their schema, or to numbers under a schema that is given."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from peerwise.data.columns import (
     gaps,
     in_order,
     read_column,
+    spell,
     where,
 )
 from peerwise.data.loaders import Table
@@ -89,7 +90,7 @@ def encode(
     if isinstance(table.frame, pd.DataFrame):
         x, features, dropped = _learn_frame(table.frame, columns, declared, missing)
     else:
-        x, features, dropped = _learn_array(table, columns, missing)
+        x, features, dropped = _learn_array(_flat(table.frame), columns, missing)
     dropped += [(name, "left out on request") for name in unwanted]
     if not features:
         reasons = "; ".join(f"{name}: {why}" for name, why in dropped) or "it has no columns"
@@ -163,7 +164,8 @@ def _learn_frame(
         own = [MISSING] if missing == "category" and absent.any() else []
         if kind is None:
             few = len(values) + len(own) <= FEW
-            kind = KINDS[few if declared is None else isinstance(column, Coded)]
+            nominal = few if declared is None else isinstance(column, Coded)
+            kind = "categorical" if nominal else "numeric"
         if isinstance(column, Coded) or kind == "categorical":
             coded = column if isinstance(column, Coded) else factorise(column)
             categories = in_order([*coded.texts, *own])
@@ -176,9 +178,8 @@ def _learn_frame(
 
 
 def _learn_array(
-    table: Table, columns: Mapping[str, int], missing: str
+    raw: Array, columns: Mapping[str, int], missing: str
 ) -> tuple[Array, list[Feature], Dropped]:
-    raw = _flat(table)
     # fmin and fmax pass over NaN
     low, high = np.fmin.reduce(raw, axis=0), np.fmax.reduce(raw, axis=0)
     kept = {name: j for name, j in columns.items() if high[j] > low[j]}
@@ -202,7 +203,9 @@ def _under(schema: Schema, table: Table, columns: Mapping[str, int], missing: st
     if not isinstance(table.frame, pd.DataFrame):
         if any(f.kind != "numeric" or f.categories for f in schema.features):
             raise BadData(f"'{table.name}' is an array of numbers, and the schema has categories")
-        return _pixels(_flat(table), {f.name: columns[f.name] for f in schema.features}, allow)
+        return _pixels(
+            _flat(table.frame), {f.name: columns[f.name] for f in schema.features}, allow
+        )
     encoded = []
     for f in schema.features:
         series = table.frame.iloc[:, columns[f.name]]
@@ -232,8 +235,8 @@ def _units(schema: Schema) -> tuple[Array, Array]:
     return center, scale
 
 
-def _flat(table: Table) -> Array:
-    raw = table.frame.reshape(len(table.frame), -1)
+def _flat(array: Array) -> Array:
+    raw = array.reshape(len(array), -1)
     if raw.dtype.kind != "f":
         return raw  # bytes take a quarter of the memory until the columns are chosen
     with np.errstate(over="ignore"):
@@ -256,5 +259,7 @@ def _allow(absent: Array, name: str, allow: bool) -> None:
         raise BadData(f"column '{name}' has missing values {where(absent)}; fill in or drop it")
 
 
-def _constant(values: Sequence[object]) -> str:
-    return f"constant: every value is {values[0]}" if len(values) else "every value is missing"
+def _constant(values: Array | list[str]) -> str:
+    return (
+        f"constant: every value is {spell(values[0])}" if len(values) else "every value is missing"
+    )

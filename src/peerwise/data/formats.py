@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from peerwise.errors import BadFile, PeerwiseError
 
-__all__ = ["TABULAR", "idx_parts", "read_columns", "read_frame", "reading", "sheet_parts"]
+__all__ = ["TABULAR", "idx_parts", "read_columns", "read_frame", "read_npz", "sheet_parts"]
 
 Array = npt.NDArray[Any]
 SPLITS = ("train", "test")
@@ -26,7 +26,7 @@ TABULAR = (".csv", ".parquet")
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
     """Turns whatever a damaged file makes its reader raise into a BadFile that names it."""
     damage = (OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError, zlib.error)
     try:
@@ -39,7 +39,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def read_columns(path: Path) -> tuple[list[str], str]:
     """The names of a table's columns, and the separator of a CSV file."""
-    with reading(path):
+    with _reading(path):
         if path.suffix.lower() == ".parquet":
             schema = pq.read_schema(path)
             index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -52,25 +52,35 @@ def read_columns(path: Path) -> tuple[list[str], str]:
 
 def read_frame(path: Path, columns: Sequence[str], sep: str) -> pd.DataFrame:
     """The named columns of a table; `sep` is what `read_columns` told, "" for Parquet."""
-    with reading(path):
+    with _reading(path):
         if not sep:
             return pd.read_parquet(path, columns=list(columns))
-        frame = _csv(path, sep, usecols=list(columns))
-        for name in frame.columns[frame.eq("?").any()]:
+        frame = _csv(path, sep)[list(columns)].copy()
+    for name in columns:
+        unknown = frame[name] == "?"
+        if unknown.any():
             # a CSV file has no types: "?" among numbers alone is a missing number, not a category
-            told = frame[name].mask(frame[name] == "?")
+            told = frame[name].mask(unknown)
             numbers = pd.to_numeric(told, errors="coerce")
             if numbers.notna().any() and numbers.notna().equals(told.notna()):
                 frame[name] = numbers
-        return frame
+    return frame
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """The arrays of an npz file by name; pickled objects are refused."""
+    with _reading(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+        return {name: held[name] for name in held}
 
 
 def _csv(path: Path, sep: str, **options: Any) -> pd.DataFrame:
     with warnings.catch_warnings():
-        # rows longer than the header would shift or lose columns with no more than a warning
+        # rows longer than the header would lose values with no more than a warning, and with
+        # `usecols` without one: so all columns are read
         warnings.simplefilter("error", pd.errors.ParserWarning)
         options |= {"index_col": False, "low_memory": False, "skipinitialspace": True}
-        return pd.read_csv(path, sep=sep, **options)
+        frame: pd.DataFrame = pd.read_csv(path, sep=sep, **options)
+        return frame
 
 
 def _of_split(paths: list[Path], split: str) -> list[Path]:
@@ -100,8 +110,8 @@ def idx_parts(paths: list[Path]) -> dict[str, tuple[Array, Array]]:
 
 
 def _idx(path: Path) -> Array:
-    """An array of bytes in the idx format: two zeros, 8 for bytes, the rank, the sizes, the data."""
-    with reading(path):
+    """The bytes of an idx file: two zeros, 8 for bytes, the rank, the sizes, the data."""
+    with _reading(path):
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         if raw[:3] != b"\0\0\x08":
             raise BadFile(f"'{path}' is not an idx file of bytes")
@@ -115,10 +125,10 @@ def sheet_parts(paths: list[Path], shape: Sequence[int]) -> dict[str, tuple[Arra
     others = [p for p in paths if p not in sheets]
     if not sheets or len(others) != 1 or others[0].suffix != ".npz":
         raise BadFile(f"'{paths[0]}' and the rest must be WebP or PNG sheets and one labels.npz")
-    with reading(others[0]), np.load(others[0]) as held:
-        labels = {split: held[split] for split in SPLITS if split in held}
+    labels = read_npz(others[0])
     parts = {}
-    for split, y in labels.items():
+    for split in (s for s in SPLITS if s in labels):
+        y = labels[split]
         tiles = [_tiles(p, tuple(shape)) for p in _of_split(sheets, split)] or [np.empty(0)]
         x = np.concatenate(tiles)
         # the last row of tiles may be filled up with empty ones
@@ -131,7 +141,7 @@ def _tiles(path: Path, shape: tuple[int, ...]) -> Array:
 
     height, width = shape[:2]
     limit = Image.MAX_IMAGE_PIXELS
-    with reading(path):
+    with _reading(path):
         try:
             # the limit guards against surprises; a sheet of thousands of tiles is none
             Image.MAX_IMAGE_PIXELS = None

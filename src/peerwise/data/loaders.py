@@ -1,5 +1,6 @@
 """Raw tables by name: a data folder's, a file's, scikit-learn's bundled ones, OpenML's."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from peerwise.data.formats import (
     idx_parts,
     read_columns,
     read_frame,
-    reading,
+    read_npz,
     sheet_parts,
 )
 from peerwise.data.manifest import Entry
@@ -168,14 +169,19 @@ def _table(paths: list[Path], entry: Entry, target: str | None) -> Table:
 
 def _features(paths: list[Path], entry: Entry, target: str | None) -> Table:
     _known_target(entry["name"], target or LABEL, [LABEL])
-    with reading(paths[0]), np.load(paths[0]) as held:
-        x, y = held["x"], held["y"]
-        if "low" in held:
-            low, high = held["low"].astype(np.float32), held["high"].astype(np.float32)
-            x = low + x.astype(np.float32) / np.float32(255) * (high - low)
-    if len(x) != len(y):
-        raise BadFile(f"'{paths[0]}' has {len(x)} rows of x and {len(y)} of y")
-    return Table(entry["name"], x.astype(np.float32), _names(entry, y), LABEL, note=_note(entry))
+    held = read_npz(paths[0])
+    if len(paths) != 1 or not {"x", "y"} <= held.keys() or ("low" in held) != ("high" in held):
+        raise BadFile(f"'{paths[0]}' must be one file with x, y and, if quantised, low and high")
+    x, y = held["x"], held["y"]
+    if x.ndim != 2 or x.dtype.kind not in "buif" or y.shape != x.shape[:1]:
+        raise BadFile(f"'{paths[0]}' has x of shape {x.shape} and y of shape {y.shape}")
+    x = x.astype(np.float32)
+    if "low" in held:
+        low, high = held["low"].astype(np.float32), held["high"].astype(np.float32)
+        if not low.shape == high.shape == x.shape[1:]:
+            raise BadFile(f"low and high of '{paths[0]}' must have one value for each feature")
+        x = low + x / np.float32(255) * (high - low)
+    return Table(entry["name"], x, _names(entry, y), LABEL, note=_note(entry))
 
 
 def _images(paths: list[Path], entry: Entry, target: str | None) -> Table:
@@ -183,7 +189,7 @@ def _images(paths: list[Path], entry: Entry, target: str | None) -> Table:
     is_idx = all("ubyte" in p.name for p in paths)
     parts = idx_parts(paths) if is_idx else sheet_parts(paths, _shape(entry))
     if not parts:
-        raise BadFile(f"no file of '{entry['name']}' has train, test or t10k in its name")
+        raise BadFile(f"the labels of '{entry['name']}' must be called train or test")
     for part, (x, y) in parts.items():
         if len(x) != len(y):
             raise BadFile(f"'{entry['name']}' has {len(x)} images and {len(y)} labels in {part}")
@@ -227,7 +233,10 @@ def _openml(name: str, target: str | None) -> Table:
 
     which = {"data_id": int(name)} if name.isdecimal() else {"name": name}
     try:
-        bunch = datasets.fetch_openml(**which, target_column=None, as_frame=True, n_retries=1)
+        with warnings.catch_warnings():
+            # one error at the end says it; warnings about the data set itself stay
+            warnings.filterwarnings("ignore", message="A network error occurred")
+            bunch = datasets.fetch_openml(**which, target_column=None, as_frame=True, n_retries=1)
     except OSError as error:
         raise BadFile(
             f"cannot fetch '{name}' from OpenML ({error}); it needs a connection,"

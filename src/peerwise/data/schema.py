@@ -52,7 +52,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The schema that `to_json` wrote; BadFile names the first thing that is not as it should be."""
+        """The schema that `to_json` wrote; BadFile names the first thing that is wrong."""
         try:
             raw = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
         except BadFile:
@@ -69,7 +69,7 @@ class Schema:
         return cls(features, classes, fields["target"], fields["missing"])
 
     def difference(self, other: "Schema") -> str | None:
-        """A sentence that names the first difference between two schemas, None when they are equal."""
+        """A sentence that names the first difference, None when the schemas are equal."""
         names = [f.name for f in self.features], [f.name for f in other.features]
         if found := _first("feature", *names):
             return found

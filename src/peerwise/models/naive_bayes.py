@@ -43,8 +43,9 @@ def naive_bayes(cardinalities: Sequence[int], classes: int, missing: bool = Fals
 
 @cache
 def _naive_bayes(cardinalities: tuple[int, ...], classes: int, missing: bool) -> Model:
-    numeric = np.flatnonzero(np.array(cardinalities) == 0)
-    nominal = np.flatnonzero(np.array(cardinalities) > 0)
+    # 32-bit: JAX 0.10 takes a 64-bit index in one precision and then refuses it in the other
+    numeric = np.flatnonzero(np.array(cardinalities) == 0).astype(np.int32)
+    nominal = np.flatnonzero(np.array(cardinalities) > 0).astype(np.int32)
     levels = [cardinalities[i] for i in nominal]
     column = np.repeat(nominal, levels)  # the feature behind each one-hot entry
     level = np.concatenate([np.arange(r) for r in levels]) if levels else np.zeros(0, int)

@@ -116,7 +116,7 @@ class Statistics:
                 values = file.get_tensor("values") if names == ["values"] else None
         except FileNotFoundError:
             raise BadFile(f"there is no model file {path}") from None
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError, AttributeError) as error:  # the last: an 8-bit type
             raise BadFile(f"{path} is not a model file or is damaged: {error}") from None
         if header.get("kind") != "peerwise statistics" or values is None:
             raise BadFile(f"{path} is a safetensors file, but not one that Peerwise wrote")

@@ -1,0 +1,195 @@
+"""Run one setting: split the rows, deal them out, let the network learn, measure."""
+
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from peerwise import data, metrics, partition, topology
+from peerwise.channel import erasure, perfect
+from peerwise.core import Method
+from peerwise.errors import BadData, BadSetting
+from peerwise.experiments.names import find
+from peerwise.experiments.setting import Setting
+from peerwise.models.family import Model
+from peerwise.models.statistics import model_for
+from peerwise.shards import pack, pooled
+from peerwise.simulate import simulate
+
+__all__ = ["Outcome", "Split", "run", "split"]
+
+POOLED = ("rc", "ml")  # methods that see all rows at once
+
+
+class Outcome(NamedTuple):
+    """What one setting gave, for every repetition, recorded round and node."""
+
+    rounds: np.ndarray  # [r] which rounds were recorded
+    values: dict[str, np.ndarray]  # name -> [repetitions, r, nodes] or [repetitions, r]
+    bytes_per_link: int  # of one message
+    messages: int  # sent in all in one repetition
+
+
+class Split(NamedTuple):
+    """The rows of one repetition, encoded and standardised on its training rows."""
+
+    x: np.ndarray  # [m, d] training rows
+    y: np.ndarray
+    owned: list[np.ndarray]  # the rows of x of each node
+    x_test: np.ndarray
+    y_test: np.ndarray
+    schema: data.Schema
+
+
+@lru_cache(maxsize=4)
+def _encoded(name: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]) -> Any:
+    table = data.load(name, target=target)
+    return data.encode(table, typing=typing, missing=missing, drop=drop)
+
+
+def split(setting: Setting, repetition: int) -> Split:
+    """Test rows first, then the network's rows among the others.
+
+    The test rows of settings that differ only in size are nested, and methods and topologies are
+    compared on the very same rows.
+    """
+    s = setting
+    encoded = _encoded(s.data, s.target, s.typing, s.missing, s.drop)
+    total, wanted = len(encoded.y), s.nodes * s.rows
+    if total <= wanted:
+        raise BadData(
+            f"{s.data} has {total} rows: too few for {s.nodes} nodes of {s.rows} rows and a test "
+            "set; ask for fewer nodes or rows"
+        )
+    order = np.random.default_rng([s.seed, repetition, 0]).permutation(total)
+    test = order[max(wanted, total - s.test_rows) :]
+    pool = order[: total - len(test)]
+    rng = np.random.default_rng([s.seed, repetition, 1])
+    sizes = find("sizes", s.sizes)(rng, s.nodes, wanted, minimum=min(2, s.rows))
+    deal = find("partitions", s.partition)
+    if s.partition == "dirichlet":
+        deal = partial(deal, alpha=s.alpha)
+    rows = deal(rng, encoded.x[pool], encoded.y[pool], sizes)
+    train = pool[np.concatenate(rows)]
+    kept = np.concatenate([train, test])
+    x, schema = data.standardise(encoded.x[kept], encoded.schema, np.arange(len(train)))
+    if s.precision == "float32":
+        x = x.astype(np.float32)
+    y = encoded.y[kept]
+    m = len(train)
+    owned = np.split(np.arange(m), np.cumsum(sizes)[:-1])
+    return Split(x[:m], y[:m], owned, x[m:], y[m:], schema)
+
+
+def make_method(setting: Setting, model: Model, rows: int) -> Method:
+    """The method that a setting names, with the parameters that are its own."""
+    s = setting
+    make = find("methods", s.method)
+    if ":" in s.method:
+        method = make(model, **s.method_options)
+        if not isinstance(method, Method):
+            raise BadSetting(f"{s.method} must return a peerwise.core.Method, got {type(method)}")
+        return method
+    if s.method_options:
+        raise BadSetting("method_options are for a method of your own, named as module:function")
+    known: dict[str, dict[str, Any]] = {
+        "ml": {},
+        "rc": {"lr": s.lr, "start": s.start, "iterate": s.iterate},
+        "isolated": {"lr": s.lr, "iterations": s.iterations, "start": s.start},
+        "crc": {
+            "iterations": s.iterations,
+            "include_self": s.include_self,
+            "weigh": s.weigh,
+            **({"m0": s.m0} if s.m0 else {"lr": s.lr, "rows": rows, "nodes": s.nodes}),
+        },
+    }
+    return make(model, **known[s.method])  # type: ignore[no-any-return]
+
+
+def make_topology(setting: Setting, repetition: int) -> topology.Topology:
+    """The network of one repetition."""
+    s = setting
+    seed = int(np.random.SeedSequence([s.seed, repetition, 2]).generate_state(1)[0])
+    if ":" in s.topology:
+        own = find("topologies", s.topology)
+        draw = lambda seed: own(s.nodes, seed=seed, **s.topology_options)  # noqa: E731
+    else:
+        draw = lambda seed: topology.named(  # noqa: E731
+            s.topology, s.nodes, seed, **s.topology_options
+        )
+    if s.redraw is None:
+        made = draw(seed)
+    else:
+        made = topology.redrawn(draw, every=s.redraw, rounds=s.rounds, seed=seed)
+    return topology.metropolis(made) if s.weigh == "metropolis" else made
+
+
+def _probe(setting: Setting, part: Split) -> Any:
+    return metrics.together(
+        metrics.errors("train", part.x, part.y),
+        metrics.errors("test", part.x_test, part.y_test),
+        *(_own_probe(name) for name in setting.metrics),
+    )
+
+
+def _own_probe(name: str) -> Any:
+    found = find("metrics", name)
+    return found if ":" in name else found()
+
+
+def run(setting: Setting) -> Outcome:
+    """Run all repetitions of a setting, side by side where their shapes allow it."""
+    s = setting.canonical()
+    parts = [split(s, r) for r in range(s.repetitions)]
+    model = model_for(parts[0].schema, s.model)
+    central = s.method in POOLED
+    rounds = 0 if s.method == "ml" else s.rounds
+    at = list(range(1, rounds + 1)) if s.record == "all" else [rounds] if rounds else []
+    if central:
+        shards = [pooled(p.x, p.y, p.owned) for p in parts]
+        graphs = topology.alone(1)
+    else:
+        shards = [pack(p.x, p.y, p.owned) for p in parts]
+        graphs = [make_topology(s, r) for r in range(s.repetitions)]
+    method = make_method(s, model, s.nodes * s.rows)
+    probes = [_probe(s, p) for p in parts]
+    seeds = [int(x) for x in np.random.SeedSequence([s.seed, 3]).generate_state(s.repetitions)]
+    go = partial(
+        simulate,
+        method,
+        rounds=rounds,
+        at=at,
+        channel=perfect() if s.arrival == 1 else erasure(s.arrival),
+        precision=s.precision,
+    )
+    if _alike(shards, graphs):
+        runs = [go(shards, graphs, seed=seeds, probe=probes)]
+    else:
+        each = graphs if isinstance(graphs, list) else [graphs] * len(shards)
+        runs = [
+            go([a], [b], seed=[c], probe=[d])
+            for a, b, c, d in zip(shards, each, seeds, probes, strict=True)
+        ]
+    if rounds:
+        seen = [run.history["adapt"] for run in runs]
+        values = {k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
+    else:  # nothing was learnt round by round: look at the start
+        seen = [
+            probe(method, jax.tree.map(lambda a, i=i: a[i], runs[0].state))
+            for i, probe in enumerate(probes)
+        ]
+        values = {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}
+    return Outcome(
+        np.array(at or [0]),
+        values,
+        0 if central else runs[0].message_bytes,
+        0 if central or s.method == "isolated" else runs[0].messages,
+    )
+
+
+def _alike(shards: list[Any], graphs: Any) -> bool:
+    """Whether all repetitions fit into one array program."""
+    shapes = [[a.shape for a in jax.tree.leaves(s)] for s in shards]
+    buckets = [len(g.table) for g in graphs] if isinstance(graphs, list) else [1]
+    return all(s == shapes[0] for s in shapes) and max(buckets) == 1

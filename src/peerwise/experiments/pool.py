@@ -1,0 +1,152 @@
+"""Run many settings on all cores; what is done is kept, so that an interrupted run goes on."""
+
+import io
+import json
+import multiprocessing
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import numpy as np
+
+from peerwise.checkpoint import write_whole
+from peerwise.errors import BadFile, PeerwiseError
+from peerwise.experiments import job
+from peerwise.experiments.job import Outcome
+from peerwise.experiments.setting import Setting
+
+__all__ = ["Failure", "run_all"]
+
+
+class Failure(PeerwiseError):
+    """One setting of many that could not be run."""
+
+
+def _path(folder: Path, setting: Setting) -> Path:
+    return folder / f"{setting.key}.npz"
+
+
+def _write(folder: Path, setting: Setting, outcome: Outcome) -> None:
+    buffer = io.BytesIO()
+    extra = {"bytes_per_link": outcome.bytes_per_link, "messages": outcome.messages}
+    setting_text = json.dumps(setting.canonical().model_dump(mode="json"))
+    values = {f"value:{name}": array for name, array in outcome.values.items()}
+    np.savez_compressed(
+        buffer, rounds=outcome.rounds, extra=json.dumps(extra), setting=setting_text, **values
+    )
+    write_whole(_path(folder, setting), buffer.getvalue())
+
+
+def read(folder: Path, setting: Setting) -> Outcome | None:
+    """The kept outcome of a setting, if there is one."""
+    path = _path(folder, setting)
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            extra = json.loads(str(file["extra"]))
+            values = {n.removeprefix("value:"): file[n] for n in file.files if ":" in n}
+            return Outcome(file["rounds"], values, extra["bytes_per_link"], extra["messages"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
+
+
+def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
+    """One core for each worker: many small programs run faster side by side than across cores."""
+    with counter.get_lock():
+        number = counter.value
+        counter.value += 1
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
+def _work(folder: Path, settings: list[Setting]) -> list[tuple[str, str]]:
+    """Run settings one after the other; returns the failures of the user's making."""
+    failures = []
+    for setting in settings:
+        if _path(folder, setting).exists():
+            continue
+        try:
+            _write(folder, setting, job.run(setting))
+        except PeerwiseError as error:
+            failures.append((setting.key, str(error)))
+    return failures
+
+
+def _batches(settings: Iterable[Setting]) -> list[list[Setting]]:
+    """Settings of one data set together, in small batches: a worker then encodes it once."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Setting]] = {}
+    for setting in settings:
+        groups.setdefault((setting.data, setting.drop), []).append(setting)
+    size = 8
+    return [
+        group[i : i + size] for group in groups.values() for i in range(0, len(group), size)
+    ]
+
+
+def run_all(
+    settings: Iterable[Setting],
+    folder: Path,
+    progress: Callable[[int, int], None] | None = None,
+    workers: int | None = None,
+) -> tuple[dict[str, Outcome], dict[str, str]]:
+    """Outcomes and failures of all settings, by key; those kept in `folder` are not run again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unique = {s.key: s.canonical() for s in settings}
+    for setting in unique.values():
+        read(folder, setting)  # a damaged file is found before hours are spent
+    open_ = [s for key, s in unique.items() if not _path(folder, s).exists()]
+    failures: dict[str, str] = {}
+    workers = min(workers or os.cpu_count() or 1, max(len(_batches(open_)), 1))
+
+    def told() -> None:
+        if progress is not None:
+            done = sum(_path(folder, s).exists() for s in unique.values())
+            progress(done + len(failures), len(unique))
+
+    told()
+    if workers == 1:
+        for setting in open_:
+            failures.update(_work(folder, [setting]))
+            told()
+    else:
+        failures.update(_spread(open_, folder, workers, told))
+    outcomes = {}
+    for key, setting in unique.items():
+        outcome = read(folder, setting)
+        if outcome is not None:
+            outcomes[key] = outcome
+    return outcomes, failures
+
+
+def _spread(
+    settings: list[Setting], folder: Path, workers: int, told: Callable[[], None]
+) -> dict[str, str]:
+    context = multiprocessing.get_context("spawn")
+    failures: dict[str, str] = {}
+    with ProcessPoolExecutor(workers, context, _pin, (context.Value("i", 0),)) as pool:
+        waiting: set[Future[list[tuple[str, str]]]] = {
+            pool.submit(_work, folder, batch) for batch in _batches(settings)
+        }
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.5)
+                for future in done:
+                    failures.update(future.result())
+                told()
+        except BrokenProcessPool:
+            raise Failure(
+                "a worker process died, most likely for lack of memory; what was finished is kept: "
+                "run the same command again, or with --workers 1"
+            ) from None
+        except KeyboardInterrupt:
+            for process in list(getattr(pool, "_processes", {}).values()):
+                process.terminate()
+            raise
+        time.sleep(0)
+    return failures

@@ -1,0 +1,107 @@
+"""One experiment as a checked, hashable value: what is learnt, by whom, from which rows."""
+
+import hashlib
+import itertools
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from peerwise.errors import BadSetting, UnknownName
+
+__all__ = ["Setting", "expand", "setting_from"]
+
+Scalar = str | int | float | bool
+
+
+class Setting(BaseModel):
+    """An experiment. Every key has a default, which is that of the CRC paper's experiments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str = Field("digits", description="data set: a name, or the path of a CSV or Parquet file")
+    target: str | None = Field(None, description="the column to predict (files)")
+    typing: str = Field("distinct", description='"distinct" (at most 10 values: a category) or "manifest"')
+    missing: Literal["category", "missing", "error"] = Field("category", description="what a missing value is")
+    drop: tuple[str, ...] = Field((), description="columns to leave out")
+
+    model: str = Field("naive_bayes", description="the classifier")
+    method: str = Field("crc", description="how it is learnt: see `peerwise list methods`")
+    lr: float = Field(0.05, gt=0, description="learning rate; CRC's m0 is then rows / (lr nodes)")
+    m0: float | None = Field(None, gt=0, description="equivalent sample size, instead of lr")
+    iterations: int = Field(1, ge=1, description="local calibrations a round")
+    include_self: bool = Field(False, description="a node counts among its neighbours")
+    weigh: str = Field("equal", description="equal, metropolis or data_size")
+    start: Literal["uniform", "ml"] = Field("uniform", description="where RC and isolated nodes start")
+    iterate: Literal["last", "best"] = Field("last", description="which iterate of RC counts")
+    method_options: dict[str, Scalar] = Field({}, description="arguments of your own method")
+
+    nodes: int = Field(50, ge=1, description="size of the network")
+    rows: int = Field(50, ge=1, description="rows a node, on average")
+    sizes: str = Field("equal", description="how rows are spread: see `peerwise list sizes`")
+    partition: str = Field("iid", description="who gets which rows: see `peerwise list partitions`")
+    alpha: float = Field(0.5, gt=0, description="concentration of the dirichlet partition")
+
+    topology: str = Field("random_tree", description="the graph: see `peerwise list topologies`")
+    topology_options: dict[str, Scalar] = Field({}, description="e.g. {extra = 10} for tree_plus")
+    redraw: int | None = Field(None, ge=1, description="draw a new graph every so many rounds")
+    arrival: float = Field(1.0, ge=0, le=1, description="probability that a message arrives")
+
+    rounds: int = Field(64, ge=1, description="communication rounds")
+    repetitions: int = Field(5, ge=1, description="independent splits, graphs and seeds")
+    seed: int = Field(0, ge=0, description="everything random follows from it")
+    test_rows: int = Field(10_000, ge=1, description="at most so many test rows")
+    record: Literal["last", "all"] = Field("last", description="rounds at which errors are measured")
+    metrics: tuple[str, ...] = Field((), description="more probes: see `peerwise list metrics`")
+    precision: Literal["float32", "float64"] = Field("float32", description="of the arithmetic")
+
+    def canonical(self) -> "Setting":
+        """The same experiment with everything that its method ignores at its default."""
+        ignored: tuple[str, ...] = ()
+        network = ("topology", "topology_options", "redraw", "arrival", "weigh", "include_self")
+        if self.method in ("rc", "ml", "isolated"):
+            ignored = (*network, "m0", "iterations")
+        if self.method == "ml":
+            ignored += ("lr", "start", "iterate", "rounds", "record")
+        defaults = {name: type(self).model_fields[name].default for name in ignored}
+        return self.model_copy(update=defaults)
+
+    def reference(self) -> "Setting":
+        """Centralised calibration of the very same rows: what gaps are measured to."""
+        update = {"method": "rc", "metrics": (), "method_options": {}}
+        return self.model_copy(update=update).canonical()
+
+    @property
+    def key(self) -> str:
+        """A name for the experiment that changes when anything about it does."""
+        text = json.dumps(self.canonical().model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def setting_from(given: dict[str, Any], where: str = "configuration") -> Setting:
+    """A setting from plain values; says which key is wrong and why."""
+    for name in given:
+        if name not in Setting.model_fields:
+            raise UnknownName(f"key in the {where}:", name, Setting.model_fields)
+    try:
+        return Setting(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise BadSetting(f"{where}: {name} = {first['input']!r}: {first['msg']}") from None
+
+
+_LISTS = ("drop", "metrics")  # a list is what these expect
+
+
+def expand(given: dict[str, Any], where: str = "configuration") -> tuple[list[Setting], list[str]]:
+    """All settings of a sweep, and the keys that vary: a list stands for each of its values."""
+    varied = [k for k, v in given.items() if isinstance(v, list) and k not in _LISTS]
+    for name in varied:
+        if not given[name]:
+            raise BadSetting(f"{where}: {name} is an empty list; give at least one value")
+    choices = [given[name] for name in varied]
+    return [
+        setting_from({**given, **dict(zip(varied, values, strict=True))}, where)
+        for values in itertools.product(*choices)
+    ], varied
