@@ -10,7 +10,9 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-hypothesis.settings.register_profile("derandomised", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.register_profile(
+    "derandomised", derandomize=True, deadline=None, max_examples=25
+)
 hypothesis.settings.load_profile("derandomised")
 
 

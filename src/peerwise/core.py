@@ -52,7 +52,7 @@ class Message(NamedTuple):
 
 
 class Inbox(NamedTuple):
-    """What a node has heard, one slot per neighbour, in a fixed order (arrival order for pushes)."""
+    """What a node has heard: a slot per neighbour, in a fixed order (arrival order for pushes)."""
 
     value: Tree  # [k, ...] the newest heard in each slot; anything at all where weight is 0
     note: dict[str, Array]  # [k] each
@@ -92,7 +92,9 @@ class Mean(NamedTuple):
     The runtime computes sum(w x) / sum(w); a node whose weights are all 0 keeps its own value.
     """
 
-    weigh: Callable[[dict[str, Array], Inbox], tuple[Array, Array]]  # own note, inbox -> w_self, w[k]
+    weigh: Callable[
+        [dict[str, Array], Inbox], tuple[Array, Array]
+    ]  # own note, inbox -> w_self, w[k]
     chart: Chart = Chart()
     step: Callable[[Tree, Tree], Tree] = _replace  # own, mean -> value
     total: bool = False  # True: the weighted sum instead of the mean (push-sum)

@@ -1,10 +1,10 @@
 """Errors that a user can mend: the command line prints them without a traceback.
 
-    PeerwiseError (a ValueError)
-    ├── UnknownName     a data set, method, topology ... that does not exist; names the nearest
-    ├── BadData         a table that cannot be learnt from
-    ├── BadSetting      a parameter or configuration key that makes no sense
-    └── BadFile         a file or folder that is missing, damaged or of another kind
+PeerwiseError (a ValueError)
+├── UnknownName     a data set, method, topology ... that does not exist; names the nearest
+├── BadData         a table that cannot be learnt from
+├── BadSetting      a parameter or configuration key that makes no sense
+└── BadFile         a file or folder that is missing, damaged or of another kind
 """
 
 import difflib

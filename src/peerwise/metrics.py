@@ -61,11 +61,13 @@ def errors(name: str, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = 
         wide = np.concatenate([a, np.zeros((pad, *a.shape[1:]), a.dtype)])
         return wide.reshape(blocks, size, *a.shape[1:])
 
-    share = (weight / max(weight.sum(), 1e-300)).astype(np.float32 if x.dtype != np.float64 else float)
-    return Partial(_named(name), cut(x), cut(y.astype(np.int32)), cut(share))
+    share = (weight / max(weight.sum(), 1e-300)).astype(
+        np.float32 if x.dtype != np.float64 else float
+    )
+    return Partial(_Errors(name), cut(x), cut(y.astype(np.int32)), cut(share))
 
 
-class _named:  # a hashable stand-in for partial(_errors, name), so that equal names share programs
+class _Errors:  # partial(_errors, name) that equals another of the same name: one program
     def __init__(self, name: str):
         self.name = name
 
@@ -73,7 +75,7 @@ class _named:  # a hashable stand-in for partial(_errors, name), so that equal n
         return _errors(self.name, *args)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _named) and other.name == self.name
+        return isinstance(other, _Errors) and other.name == self.name
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
+# Deals rows to nodes: rng, x [m, d], y [m], sizes [n] -> the rows of each node.
 Partition: TypeAlias = Callable[[np.random.Generator, np.ndarray, np.ndarray, np.ndarray], Rows]
 
 
@@ -324,6 +325,7 @@ def log_uniform_sizes(
     )
 
 
+# Partitions by name, called as f(rng, x, y, sizes).
 PARTITIONS: dict[str, Partition] = {
     "iid": iid,
     "feature_drift": feature_drift,
@@ -331,8 +333,9 @@ PARTITIONS: dict[str, Partition] = {
     "label_feature_drift": label_feature_drift,
     "label_sorted": label_sorted,
     "dirichlet": dirichlet,
-}  # called as f(rng, x, y, sizes)
+}
 
+# How many rows each node gets, by name.
 SIZES: dict[str, Callable[..., np.ndarray]] = {
     "equal": _equal,
     "uniform": uniform_sizes,

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from peerwise.core import Array, Mean, Method, State, Tree, node_key
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.topology import Topology
 
-__all__ = ["Probe", "Run", "STAGES"]
+__all__ = ["STAGES", "Probe", "Run"]
 
 # A probe reads the whole network: method, state [n, ...] -> arrays, often one number per node.
 Probe = Callable[[Method, State], Tree]
@@ -59,6 +60,13 @@ def cast(tree: Tree, dtype: np.dtype) -> Tree:
     )
 
 
+def as_probe(probe: Probe | None, dtype: np.dtype) -> Probe | None:
+    """A probe with its data in `dtype`; a plain function has none."""
+    if probe is None:
+        return None
+    return cast(probe if isinstance(probe, Partial) else Partial(probe), dtype)
+
+
 def float_of(tree: Tree) -> Any:
     """The floating-point type of the first real array of a tree."""
     floats = [a.dtype for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)]
@@ -66,7 +74,13 @@ def float_of(tree: Tree) -> Any:
 
 
 def check(
-    method: Method, n: int, topology: Topology, lag: int, rounds: int, at: Sequence[int], stages: Any
+    method: Method,
+    n: int,
+    topology: Topology,
+    lag: int,
+    rounds: int,
+    at: Sequence[int],
+    stages: Any,
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Refuse what cannot run, before anything is compiled."""
     if rounds < 0:
@@ -75,7 +89,9 @@ def check(
         raise BadSetting(
             f"the topology has {topology.n} nodes and the data {n} shards; make them the same"
         )
-    needed = getattr(method.combine.weigh, "links", None) if isinstance(method.combine, Mean) else None
+    needed = (
+        getattr(method.combine.weigh, "links", None) if isinstance(method.combine, Mean) else None
+    )
     if needed is not None and topology.weights != needed:
         raise BadSetting(
             f"this weigh rule needs links with {needed} weights: "
@@ -89,15 +105,19 @@ def check(
                 "a method with replies needs a fixed graph of comparable degrees: "
                 "no server, no redrawn graph, no hub with far more neighbours than the rest"
             )
+        src, dst, weight, _ = (np.asarray(a).reshape(-1).tolist() for a in topology.links)
+        heard = {(u, v) for u, v, w in zip(src, dst, weight, strict=True) if w > 0}
+        if any((v, u) not in heard for u, v in heard):
+            raise BadSetting("a method with replies needs links in both directions")
     if isinstance(stages, str):
         stages = (stages,)
     for stage in stages:
         if stage not in STAGES:
             raise UnknownName("stage", stage, STAGES)
-    wrong = [r for r in at if not 1 <= r <= max(rounds, 1)]
+    wrong = [r for r in at if not 1 <= r <= rounds]
     if wrong:
         raise BadSetting(f"rounds to record must lie in 1..{rounds}, got {wrong[0]}")
-    return tuple(sorted(set(int(r) for r in at))), tuple(s for s in STAGES if s in stages)
+    return tuple(sorted({int(r) for r in at})), tuple(s for s in STAGES if s in stages)
 
 
 def size_of(tree: Tree) -> int:

@@ -59,8 +59,10 @@ class Plan(NamedTuple):
         return hash((*(id(f) for f in self.method), self.stages, self.exact, self.pages))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self[1:] == other[1:] and all(
-            a is b for a, b in zip(self.method, other.method, strict=True)
+        return (
+            isinstance(other, Plan)
+            and self[1:] == other[1:]
+            and all(a is b for a, b in zip(self.method, other.method, strict=True))
         )
 
 
@@ -115,7 +117,7 @@ def _begin(
     if probe is not None:
         seen = jax.eval_shape(lambda s: probe(method, s), state)
         kept = jax.tree.map(lambda a: jnp.zeros((at.shape[0], *a.shape), a.dtype), seen)
-        records = {stage: kept for stage in plan.stages}
+        records = dict.fromkeys(plan.stages, kept)
     parts = None
     if method.reply is not None:
         k = topology.table[0][1].shape[-1]
@@ -157,9 +159,7 @@ def _hear(
     return tuple(heard)
 
 
-def _reply(
-    plan: Plan, carry: Carry, t: Any, heard: Heard, shards: Shards
-) -> tuple[Parts, Heard]:
+def _reply(plan: Plan, carry: Carry, t: Any, heard: Heard, shards: Shards) -> tuple[Parts, Heard]:
     """Everybody answers what it heard last round, slot by slot, and hears the answers."""
     method, parts = plan.method, carry.parts
     assert parts is not None and method.reply is not None
@@ -172,7 +172,11 @@ def _reply(
             lambda a: a[page[:, j], src], (carry.sent.value, carry.sent.note)
         )
         slot = Inbox(
-            value, note, parts.weight[:, j], parts.age[:, j], jax.tree.map(lambda a: a[:, j], parts.part)
+            value,
+            note,
+            parts.weight[:, j],
+            parts.age[:, j],
+            jax.tree.map(lambda a: a[:, j], parts.part),
         )
         answer = lambda state, slot, shard: method.reply(state, shard, slot)  # noqa: E731
         said.append(_each_shard(plan, answer, shards, carry.state, slot))
@@ -194,7 +198,9 @@ def _reply(
     return Parts(part, sent, weight, jnp.where(came, heard.age, -1)), heard
 
 
-def _combine(plan: Plan, carry: Carry, t: Any, heard: tuple[Heard, ...], topology: Topology) -> Tree:
+def _combine(
+    plan: Plan, carry: Carry, t: Any, heard: tuple[Heard, ...], topology: Topology
+) -> Tree:
     method, state = plan.method, carry.state
     now = t % plan.pages
     note = jax.tree.map(lambda a: a[now], carry.sent.note)
@@ -351,8 +357,10 @@ def simulate(
         else:
             data = runtime.cast(shards, dtype)
         graph = topologies.stack(topology) if isinstance(topology, list) else topology
-        eye = _stacked("probe", probe) if isinstance(probe, list) else probe
-        eye = runtime.cast(eye, dtype)
+        if isinstance(probe, list):
+            eye = _stacked("probe", [runtime.as_probe(p, dtype) for p in probe])
+        else:
+            eye = runtime.as_probe(probe, dtype)
         when = jnp.asarray(at, jnp.int32)
         static_axes = None if replicas is None else tuple(axes)
         begin = partial(_begin_all, plan, static_axes)
@@ -379,8 +387,14 @@ def simulate(
                 jax.block_until_ready(carry.state)
                 progress(done)
         one = jax.tree.map(lambda a: a[0, 0] if replicas is None else a[0, 0, 0], carry.sent)
-        part = 0 if carry.parts is None else runtime.size_of(
-            jax.tree.map(lambda a: a[0, 0] if replicas is None else a[0, 0, 0], carry.parts.part)
+        part = (
+            0
+            if carry.parts is None
+            else runtime.size_of(
+                jax.tree.map(
+                    lambda a: a[0, 0] if replicas is None else a[0, 0, 0], carry.parts.part
+                )
+            )
         )
         return Run(
             state=carry.state,

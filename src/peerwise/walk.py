@@ -1,4 +1,4 @@
-"""Run a method node by node, mailbox by mailbox, in plain Python: the oracle for the other runtimes.
+"""Run a method node by node, mailbox by mailbox, in plain Python: the oracle of the others.
 
 Slow and readable. It calls the same jitted one-node functions as `simulate(exact=True)` and as a
 real peer does, and agrees with them bit for bit.
@@ -74,7 +74,7 @@ def walk(
     n = shards.n
     at, stages = runtime.check(method, n, topology, channel.lag, rounds, at, stages)
     with runtime.precision_of(precision) as dtype:
-        key = runtime.as_key(seed)
+        key, probe = runtime.as_key(seed), runtime.as_probe(probe, dtype)
         shard = [runtime.cast(shards.of(i), dtype) for i in range(n)]
         message, adapt = jax.jit(method.message), jax.jit(method.adapt)
         combine = jax.jit(partial(one_node, method.combine, hears_itself=topology.server))
@@ -105,9 +105,7 @@ def walk(
                 values.append(combine(states[i].value, sent[t][i].note, inbox))
             states = [State(value, s.memory) for value, s in zip(values, states, strict=True)]
             look("combine", t)
-            states = [
-                adapt(stage_key(key, ADAPT, t, i), states[i], shard[i]) for i in range(n)
-            ]
+            states = [adapt(stage_key(key, ADAPT, t, i), states[i], shard[i]) for i in range(n)]
             look("adapt", t)
             messages += topology.links_per_round(t)
         size = runtime.size_of(sent[-1][0]) if sent else 0

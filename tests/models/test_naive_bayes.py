@@ -134,7 +134,9 @@ def test_single_precision_agrees_with_double():
     s = np.asarray(statistics(model, x.astype(np.float32), y, np.ones(100, np.float32)))
     single = np.asarray(log_posterior(model, s, x.astype(np.float32)))
     assert single.dtype == np.float32
-    np.testing.assert_allclose(single, in64(log_posterior, model, summed(model, x, y), x), atol=2e-5)
+    np.testing.assert_allclose(
+        single, in64(log_posterior, model, summed(model, x, y), x), atol=2e-5
+    )
 
 
 # --- parameters

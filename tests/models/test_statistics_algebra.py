@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadFile, UnknownName
-from peerwise.models.statistics import Statistics, model_for
+from peerwise.models.algebra import Statistics, model_for
 
 SCHEMA = Schema(
     (Feature("age", "numeric", center=40.0, scale=12.0), Feature("job", "categorical", ("a", "b"))),
@@ -89,7 +89,9 @@ def test_no_rows_are_the_zero():
             "scale of feature 'age'",
         ),
         (
-            replace(SCHEMA, features=(replace(SCHEMA.features[0], name="years"), SCHEMA.features[1])),
+            replace(
+                SCHEMA, features=(replace(SCHEMA.features[0], name="years"), SCHEMA.features[1])
+            ),
             "years",
         ),
         (

@@ -27,15 +27,17 @@ def all_finite(tree: Tree) -> Array:
     return jnp.stack(flags).all(0) if flags else jnp.ones(first.shape[0], bool)
 
 
-def _weights(rule: Mean, note: Tree, inbox: Inbox, hears_itself: bool) -> tuple[Array, Array, Array]:
+def _weights(
+    rule: Mean, note: Tree, inbox: Inbox, hears_itself: bool
+) -> tuple[Array, Array, Array]:
     """The rule's weights with empty slots silenced; a node that listens to nobody keeps its own."""
     own, heard = rule.weigh(note, inbox)
     heard = jnp.where(inbox.weight > 0, heard, 0)
     own = jnp.zeros_like(own) if hears_itself else own
     total = own + heard.sum()
-    keeps = total <= 0
     if rule.total:
         return own, heard, total
+    keeps = heard.sum() <= 0  # to the bit, whatever its own weight is
     return jnp.where(keeps, 1, own), heard, jnp.where(keeps, 1, total)
 
 
@@ -51,7 +53,10 @@ def _raise(weight: Array, power: float) -> Array:
 def _add(total: Array, weight: Array, value: Array) -> Array:
     """total + weight * value, where a weight of 0 silences even NaN and infinity."""
     weight = weight.astype(value.dtype).reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
-    return total + jnp.where(weight > 0, weight * value, 0)
+    # The inner choice changes nothing. It stands between product and sum, which a compiler may
+    # otherwise make one rounding (FMA) in one program and two in another.
+    product = jnp.where(value == value, weight * value, value)
+    return total + jnp.where(weight > 0, product, 0)
 
 
 def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
@@ -62,7 +67,9 @@ def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
     return jax.lax.fori_loop(0, slots, add, total)
 
 
-def one_node(rule: Mean | Slots, own: Tree, note: Tree, inbox: Inbox, hears_itself: bool = False) -> Tree:
+def one_node(
+    rule: Mean | Slots, own: Tree, note: Tree, inbox: Inbox, hears_itself: bool = False
+) -> Tree:
     """One node's new value. `hears_itself`: its own message is among the slots (a server's answer).
 
     Slots are added in their order, the node itself last, and the division by the sum of weights
@@ -153,7 +160,9 @@ def _chart_sent(rule: Mean, sent: Tree, pages: bool) -> Tree:
     return jax.vmap(to)(sent) if pages else to(sent)
 
 
-def _slotwise(rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None) -> Tree:
+def _slotwise(
+    rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None
+) -> Tree:
     """Node after node with its slots gathered inside, so that memory is slots x parameters."""
 
     def node(args: Any) -> Tree:

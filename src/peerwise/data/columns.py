@@ -12,8 +12,6 @@ from pandas.api import types as dtypes
 from peerwise.errors import BadData
 
 __all__ = [
-    "MISSING",
-    "UNKNOWN",
     "Coded",
     "code",
     "distinct",

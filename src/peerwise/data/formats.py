@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from peerwise.errors import BadFile, PeerwiseError
 
-__all__ = ["TABULAR", "idx_parts", "read_columns", "read_frame", "read_npz", "sheet_parts"]
+__all__ = ["idx_parts", "read_columns", "read_frame", "read_npz", "sheet_parts"]
 
 Array = npt.NDArray[Any]
 SPLITS = ("train", "test")

@@ -9,7 +9,7 @@ from typing import Any
 
 from peerwise.errors import BadFile, UnknownName
 
-__all__ = ["FOLDER_VARIABLE", "MANIFEST", "find_folder", "read_manifest", "verify"]
+__all__ = ["find_folder", "read_manifest", "verify"]
 
 FOLDER_VARIABLE = "PEERWISE_DATA"
 MANIFEST = "MANIFEST.json"

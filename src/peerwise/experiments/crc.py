@@ -99,7 +99,9 @@ def _convergence() -> tuple[Column, ...]:
             Column(f"ml_{part}_gap", f"{part}_gap", _ALL, "ml", part, header=f"ML {part} gap"),
             Column(f"crc_{part}_gap", f"{part}_gap", _ALL, "crc", part, header=f"CRC {part} gap"),
             Column(f"crc_{part}_std", "node_std", _ALL, "crc", part, header=f"CRC {part} std"),
-            Column(f"rc_{part}_error", f"{part}_error", _ALL, "rc", part, header=f"RC {part} error"),
+            Column(
+                f"rc_{part}_error", f"{part}_error", _ALL, "rc", part, header=f"RC {part} error"
+            ),
         ]
     extra = Column("isolated_test_gap", "test_gap", _ALL, "isolated", header="isolated test gap")
     return (*columns, extra)
@@ -127,6 +129,7 @@ def _iterations() -> tuple[Column, ...]:
     return tuple(columns)
 
 
+# Every table and figure of the paper that can be reproduced.
 ITEMS: dict[str, Item] = {
     "table-1": Item("Data sets", "what the features are taken to be", ()),
     "table-2": Item(
@@ -251,7 +254,9 @@ def _measure(column: Column, mine: Outcome, reference: Outcome | None) -> np.nda
     assert reference is not None
     if column.metric == "rounds_to_gap":
         # the paper's scores are means over repetitions: the round at which the mean gap is small
-        curve = mine.values["test_error"].mean(-1).mean(0) - _error(reference, "test", "last").mean()
+        curve = (
+            mine.values["test_error"].mean(-1).mean(0) - _error(reference, "test", "last").mean()
+        )
         close = np.flatnonzero(curve < CLOSE)
         return np.array([mine.rounds[close[0]] if close.size else np.nan], float)
     part = column.metric.removesuffix("_gap")

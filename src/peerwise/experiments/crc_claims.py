@@ -126,7 +126,9 @@ def _drift_closed_by_edges(records: list[Record]) -> Claim | None:
     )
 
 
-def _ends(name: str, item: str, first: str, last: str, rule: str, paper: str, falls: bool) -> Callable[[list[Record]], Claim | None]:
+def _ends(
+    name: str, item: str, first: str, last: str, rule: str, paper: str, falls: bool
+) -> Callable[[list[Record]], Claim | None]:
     """A claim about the mean gap between the first and the last column of a table."""
 
     def check(records: list[Record]) -> Claim | None:

@@ -26,6 +26,7 @@ class PaperSet(NamedTuple):
     classes: int
 
 
+# Table I.
 SETS: tuple[PaperSet, ...] = (
     PaperSet("skin", "skin", "skin", 245056, 3, 0, 3, 2),
     PaperSet("pulsar", "pulsar stars", "htru2", 17897, 8, 0, 8, 2),
@@ -285,6 +286,7 @@ ml_train_gap  crc_train_gap  crc_train_std  rc_train_error
 ml_test_gap   crc_test_gap   crc_test_std   rc_test_error
 """
 
+# Table -> data set -> column -> what is printed.
 TABLES: dict[str, Table] = {
     "table-2": _table("20 40 80 160 320 640 1280 2560 5120 10240", _ROWS_OF_RC),
     "table-3": _table(_CONVERGENCE_COLUMNS, _CONVERGENCE),

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from peerwise import data, metrics, partition, topology
+from peerwise import data, metrics, topology
 from peerwise.channel import erasure, perfect
 from peerwise.core import Method
 from peerwise.errors import BadData, BadSetting
 from peerwise.experiments.names import find
 from peerwise.experiments.setting import Setting
 from peerwise.models.family import Model
-from peerwise.models.statistics import model_for
+from peerwise.models.algebra import model_for
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 
@@ -43,7 +43,9 @@ class Split(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _encoded(name: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]) -> Any:
+def _encoded(
+    name: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]
+) -> Any:
     table = data.load(name, target=target)
     return data.encode(table, typing=typing, missing=missing, drop=drop)
 
@@ -104,7 +106,7 @@ def make_method(setting: Setting, model: Model, rows: int) -> Method:
             **({"m0": s.m0} if s.m0 else {"lr": s.lr, "rows": rows, "nodes": s.nodes}),
         },
     }
-    return make(model, **known[s.method])  # type: ignore[no-any-return]
+    return make(model, **known[s.method])
 
 
 def make_topology(setting: Setting, repetition: int) -> topology.Topology:
@@ -148,7 +150,7 @@ def run(setting: Setting) -> Outcome:
     at = list(range(1, rounds + 1)) if s.record == "all" else [rounds] if rounds else []
     if central:
         shards = [pooled(p.x, p.y, p.owned) for p in parts]
-        graphs = topology.alone(1)
+        graphs: Any = topology.alone(1)
     else:
         shards = [pack(p.x, p.y, p.owned) for p in parts]
         graphs = [make_topology(s, r) for r in range(s.repetitions)]

@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from peerwise import channel, combine, metrics, methods, partition, topology
+from peerwise import channel, combine, methods, metrics, partition, topology
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.models.statistics import MODELS
+from peerwise.models.algebra import MODELS
 
 __all__ = ["KINDS", "find", "first_line", "listed"]
 
 _METRICS = ("consensus", "guards")  # probes that need no rows; errors are always recorded
 
+# Kind -> name -> what it names.
 KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "methods": {name: getattr(methods, name) for name in methods.__all__},
     "models": dict(MODELS),
@@ -52,7 +53,7 @@ def _own(kind: str, name: str) -> Callable[..., Any]:
         raise BadSetting(f"module '{module}' has no function '{function}'") from None
     if not callable(found):
         raise BadSetting(f"{_singular(kind)} '{name}' is not a function")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def first_line(thing: Any) -> str:

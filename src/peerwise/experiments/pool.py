@@ -4,12 +4,12 @@ import io
 import json
 import multiprocessing
 import os
-import time
 import zipfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +34,9 @@ def _write(folder: Path, setting: Setting, outcome: Outcome) -> None:
     buffer = io.BytesIO()
     extra = {"bytes_per_link": outcome.bytes_per_link, "messages": outcome.messages}
     setting_text = json.dumps(setting.canonical().model_dump(mode="json"))
-    values = {f"value:{name}": array for name, array in outcome.values.items()}
-    np.savez_compressed(
-        buffer, rounds=outcome.rounds, extra=json.dumps(extra), setting=setting_text, **values
-    )
+    values: dict[str, Any] = {f"value:{name}": array for name, array in outcome.values.items()}
+    arrays: dict[str, Any] = {"rounds": outcome.rounds, "extra": json.dumps(extra)}
+    np.savez_compressed(buffer, **arrays, setting=setting_text, **values)
     write_whole(_path(folder, setting), buffer.getvalue())
 
 
@@ -47,7 +46,7 @@ def read(folder: Path, setting: Setting) -> Outcome | None:
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             extra = json.loads(str(file["extra"]))
             values = {n.removeprefix("value:"): file[n] for n in file.files if ":" in n}
             return Outcome(file["rounds"], values, extra["bytes_per_link"], extra["messages"])
@@ -84,9 +83,7 @@ def _batches(settings: Iterable[Setting]) -> list[list[Setting]]:
     for setting in settings:
         groups.setdefault((setting.data, setting.drop), []).append(setting)
     size = 8
-    return [
-        group[i : i + size] for group in groups.values() for i in range(0, len(group), size)
-    ]
+    return [group[i : i + size] for group in groups.values() for i in range(0, len(group), size)]
 
 
 def run_all(
@@ -148,5 +145,4 @@ def _spread(
             for process in list(getattr(pool, "_processes", {}).values()):
                 process.terminate()
             raise
-        time.sleep(0)
     return failures

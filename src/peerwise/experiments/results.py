@@ -56,9 +56,7 @@ def history_of(setting: Setting, outcome: Outcome, **names: Any) -> pd.DataFrame
     arrays = {k: v for k, v in outcome.values.items() if v.ndim == 3}
     shape = next(iter(arrays.values())).shape
     grid = np.indices(shape).reshape(3, -1)
-    frame = pd.DataFrame(
-        {"repetition": grid[0], "round": outcome.rounds[grid[1]], "node": grid[2]}
-    )
+    frame = pd.DataFrame({"repetition": grid[0], "round": outcome.rounds[grid[1]], "node": grid[2]})
     for name, value in arrays.items():
         full = np.broadcast_to(value, shape) if value.shape != shape else value
         frame[name] = full.reshape(-1)
@@ -94,9 +92,9 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.toml", tomli_w.dumps(config).encode())
     write_whole(folder / "environment.json", _json(_environment()))
-    claims = [c.model_dump(mode="json") for c in claims]
-    if claims:
-        write_whole(folder / "claims.json", _json(claims))
+    said = [c.model_dump(mode="json") for c in claims]
+    if said:
+        write_whole(folder / "claims.json", _json(said))
     if history is not None:
         draft = folder / "history.parquet.part"
         history.to_parquet(draft, index=False)

@@ -19,10 +19,16 @@ class Setting(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data: str = Field("digits", description="data set: a name, or the path of a CSV or Parquet file")
+    data: str = Field(
+        "digits", description="data set: a name, or the path of a CSV or Parquet file"
+    )
     target: str | None = Field(None, description="the column to predict (files)")
-    typing: str = Field("distinct", description='"distinct" (at most 10 values: a category) or "manifest"')
-    missing: Literal["category", "missing", "error"] = Field("category", description="what a missing value is")
+    typing: str = Field(
+        "distinct", description='"distinct" (at most 10 values: a category) or "manifest"'
+    )
+    missing: Literal["category", "missing", "error"] = Field(
+        "category", description="what a missing value is"
+    )
     drop: tuple[str, ...] = Field((), description="columns to leave out")
 
     model: str = Field("naive_bayes", description="the classifier")
@@ -32,7 +38,9 @@ class Setting(BaseModel):
     iterations: int = Field(1, ge=1, description="local calibrations a round")
     include_self: bool = Field(False, description="a node counts among its neighbours")
     weigh: str = Field("equal", description="equal, metropolis or data_size")
-    start: Literal["uniform", "ml"] = Field("uniform", description="where RC and isolated nodes start")
+    start: Literal["uniform", "ml"] = Field(
+        "uniform", description="where RC and isolated nodes start"
+    )
     iterate: Literal["last", "best"] = Field("last", description="which iterate of RC counts")
     method_options: dict[str, Scalar] = Field({}, description="arguments of your own method")
 
@@ -51,7 +59,9 @@ class Setting(BaseModel):
     repetitions: int = Field(5, ge=1, description="independent splits, graphs and seeds")
     seed: int = Field(0, ge=0, description="everything random follows from it")
     test_rows: int = Field(10_000, ge=1, description="at most so many test rows")
-    record: Literal["last", "all"] = Field("last", description="rounds at which errors are measured")
+    record: Literal["last", "all"] = Field(
+        "last", description="rounds at which errors are measured"
+    )
     metrics: tuple[str, ...] = Field((), description="more probes: see `peerwise list metrics`")
     precision: Literal["float32", "float64"] = Field("float32", description="of the arithmetic")
 

@@ -65,7 +65,8 @@ def crc(
     """CRC: average what the neighbours say, then calibrate on one's own rows.
 
     `m0` is the equivalent sample size of the statistics, their inertia: a node of m_v rows moves
-    them by m_v / m0. Give it, or `lr` with the network's `rows` and `nodes`: m0 = rows / (lr nodes).
+    them by m_v / m0. Give it, or `lr` with the network's `rows` and `nodes`: then
+    m0 = rows / (lr nodes).
     `weigh`: "equal" (the paper's), "metropolis" (needs `topology.metropolis`), "data_size", or a
     weigh rule. `include_self` is what Theorem 1 needs; the paper's Algorithm 2 leaves it out.
     The same arguments give the same object, so the simulator does not compile twice.
@@ -123,9 +124,7 @@ def isolated(
 
 
 @cache
-def rc(
-    model: Model, *, lr: float = 0.05, start: str = "uniform", iterate: str = "last"
-) -> Method:
+def rc(model: Model, *, lr: float = 0.05, start: str = "uniform", iterate: str = "last") -> Method:
     """RC (Algorithm 1): calibration of one node, meant for all rows pooled on it.
 
     `start`: "uniform" (what Theorem 1 compares with) or "ml" (as Algorithm 1 is printed).

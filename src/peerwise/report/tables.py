@@ -8,9 +8,10 @@ from rich.text import Text
 
 from peerwise.experiments.results import Claim, Record
 
-__all__ = ["claims_table", "item_table", "sweep_table"]
+__all__ = ["claims_table", "item_tables", "sweep_table"]
 
 NEAR, CLOSE = 0.05, 0.01
+LABEL_WIDTH, CELL_WIDTH = 24, 13  # characters of the first column and of each other
 
 
 def _number(value: float | None, metric: str) -> str:
@@ -49,46 +50,70 @@ def _countable(records: Sequence[Record]) -> list[Record]:
     return [r for r in records if r.metric in kinds and r.value is not None]
 
 
-def item_table(
+def item_tables(
     title: str,
     records: Sequence[Record],
     headers: dict[str, str],
+    *,
+    width: int,
     counts: dict[str, tuple[int, int]] | None = None,
     absent: Iterable[str] = (),
     notes: dict[str, str] | None = None,
-) -> Table:
-    """A table of the paper: a row a data set, each cell ours and then, dimmed, the paper's.
+) -> list[Table]:
+    """A table of the paper, in as many pieces as the width asks for.
 
-    Below: on how many sets the gap is < 0.01 (< 0.05), ours on the sets present, the paper's on
-    those same sets as far as two printed decimals tell, and as its text states them for all 16.
+    A row a data set, each cell ours and then, dimmed, the paper's. Below: on how many sets the gap
+    is < 0.01 (< 0.05), ours on the sets present, the paper's on those same sets as far as two
+    printed decimals tell, and as its text states them for all 16.
     """
-    rows = list(dict.fromkeys(r.dataset for r in records))
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.add_column("data set")
+    names = list(headers)
+    fit = max((width - LABEL_WIDTH) // CELL_WIDTH, 1)
+    pieces = [names[i : i + fit] for i in range(0, len(names), fit)]
+    made = [
+        _piece(records, {c: headers[c] for c in piece}, counts or {}, set(absent), notes or {})
+        for piece in pieces
+    ]
+    made[0].title = title
+    made[-1].caption = "ours, then the paper's (dim); · = not printed, - = no number of ours"
+    for note, mark in _marks(notes or {}).items():
+        made[-1].caption += f"\n{mark} {note}"
+    return made
+
+
+def _marks(notes: dict[str, str]) -> dict[str, str]:
+    return {note: "*" * (i + 1) for i, note in enumerate(dict.fromkeys(notes.values()))}
+
+
+def _piece(
+    records: Sequence[Record],
+    headers: dict[str, str],
+    counts: dict[str, tuple[int, int]],
+    absent: set[str],
+    notes: dict[str, str],
+) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table.caption_justify = "left"
+    table.add_column("data set", no_wrap=True)
     for header in headers.values():
         table.add_column(header, justify="right")
-    absent = set(absent)
-    marks = {name: "*" * (i + 1) for i, name in enumerate((notes or {}).values())}
     by_cell = {(r.dataset, r.setting.get("column")): r for r in records}
-    for row in rows:
-        label = row + (f" {marks[notes[row]]}" if notes and row in notes else "")
-        style = "dim" if row in absent else ""
+    marks = _marks(notes)
+    for row in dict.fromkeys(r.dataset for r in records):
+        label = row + (f" {marks[notes[row]]}" if row in notes else "")
         label += " (absent)" if row in absent else ""
-        table.add_row(label, *(_cell(by_cell.get((row, c))) for c in headers), style=style)
+        cells = (_cell(by_cell.get((row, c))) for c in headers)
+        table.add_row(label, *cells, style="dim" if row in absent else "")
     shown = {c: _countable([r for r in records if r.setting.get("column") == c]) for c in headers}
+    # a variant of ours has no counterpart in the paper's counts
     shown = {c: [r for r in rs if r.paper_value is not None] or rs for c, rs in shown.items()}
     if any(shown.values()):
         table.add_section()
-        table.add_row("< .01 (< .05), ours", *(_ours(shown[c]) for c in headers), style="bold")
-        table.add_row("   of sets", *(str(len(shown[c]) or "") for c in headers), style="dim")
+        table.add_row("<.01 (<.05), ours", *(_ours(shown[c]) for c in headers), style="bold")
+        table.add_row("  of so many sets", *(str(len(shown[c]) or "") for c in headers))
         table.add_row("paper, same sets", *(_theirs(shown[c]) for c in headers), style="dim")
-        if counts:
-            said = [f"{a} ({b})" if (pair := counts.get(c)) and (a := pair[0]) is not None and (b := pair[1]) is not None else "" for c in headers]
+        said = ["{} ({})".format(*counts[c]) if c in counts else "" for c in headers]
+        if any(said):
             table.add_row("paper's text, of 16", *said, style="dim")
-    table.caption = "ours, then the paper's (dim); · = not printed, - = no number of ours"
-    for note, mark in marks.items():
-        table.caption += f"\n{mark} {note}"
-    table.caption_justify = "left"
     return table
 
 
@@ -114,14 +139,16 @@ def _theirs(records: list[Record]) -> str:
 
 def claims_table(claims: Sequence[Claim]) -> Table:
     """The paper's claims, each held or not, with the numbers that say so."""
-    table = Table(title="The paper's claims", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.add_column("claim", max_width=44)
-    table.add_column("held?")
-    table.add_column("ours", max_width=46)
-    table.add_column("paper", max_width=30)
+    table = Table(title="The paper's claims", box=box.SIMPLE_HEAD, title_justify="left")
+    table.title_style = "bold"
+    table.add_column("", no_wrap=True)
+    table.add_column("claim", ratio=1)
+    table.add_column("numbers", ratio=1)
     for claim in claims:
         verdict = Text("held", "bold green") if claim.held else Text("not held", "bold red")
-        table.add_row(f"{claim.claim}\n[dim]{claim.rule}[/dim]", verdict, claim.ours, claim.paper)
+        said = Text(claim.claim).append(f"\nheld when: {claim.rule}", style="dim")
+        numbers = Text(f"ours: {claim.ours}").append(f"\npaper: {claim.paper}", style="dim")
+        table.add_row(verdict, said, numbers)
         table.add_section()
     return table
 

@@ -103,7 +103,11 @@ class Statistics:
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file with the schema in its header."""
-        header = {"kind": "peerwise statistics", "model": self.model, "schema": self.schema.to_json()}
+        header = {
+            "kind": "peerwise statistics",
+            "model": self.model,
+            "schema": self.schema.to_json(),
+        }
         write_whole(path, to_bytes({"values": np.ascontiguousarray(self.values)}, metadata=header))
 
     @classmethod

@@ -1,0 +1,177 @@
+"""Figures that explain themselves."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # figures go to files; no screen is needed
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from peerwise.experiments.results import Record
+
+__all__ = ["curves", "gap_map", "network_and_curves", "reach_curves", "save"]
+
+COLOURS = {
+    "crc": "#1f5fa8",
+    "rc": "#111111",
+    "ml": "#c0392b",
+    "isolated": "#b8860b",
+}
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure as a PNG and close it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
+    plt.close(figure)
+    return path
+
+
+def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: str, band: bool) -> None:
+    """Mean over repetitions and nodes against rounds, with the middle 80 % of the nodes."""
+    by_round = frame.groupby("round")["test_error"]
+    mean = by_round.mean()
+    if len(mean) == 1:
+        axis.axhline(mean.iloc[0], color=colour, ls="--", lw=1.2, label=label)
+        return
+    axis.plot(mean.index, mean, color=colour, lw=1.8, label=label)
+    if band:
+        low, high = by_round.quantile(0.1), by_round.quantile(0.9)
+        axis.fill_between(mean.index, low, high, color=colour, alpha=0.2, lw=0)
+
+
+def curves(history: pd.DataFrame, title: str) -> Figure:
+    """Test error against rounds, a panel a data set, a line a method."""
+    sets = list(dict.fromkeys(history["dataset"]))
+    columns = min(4, len(sets))
+    rows = -(-len(sets) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.7 * rows), squeeze=False, sharex=True
+    )
+    for axis, name in zip(axes.flat, sets, strict=False):
+        here = history[history["dataset"] == name]
+        for method in dict.fromkeys(here["method"]):
+            frame = here[here["method"] == method]
+            colour = COLOURS.get(method, "#666666")
+            _curve(axis, frame, method, colour, band=method in ("crc", "isolated"))
+        axis.set_title(name, fontsize=10)
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.25)
+    for axis in axes.flat[len(sets) :]:
+        axis.axis("off")
+    for axis in axes[-1]:
+        axis.set_xlabel("round")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("test error")
+    axes.flat[0].legend(fontsize=8, frameon=False)
+    figure.suptitle(
+        f"{title}\nline: mean over nodes and repetitions; band: 80 % of the nodes", fontsize=11
+    )
+    figure.tight_layout()
+    return figure
+
+
+def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> Figure:
+    """Gaps as two maps of one scale: ours, and the paper's."""
+    rows = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
+    cells = {(r.dataset, r.setting.get("column")): r for r in records}
+
+    def grid(which: str) -> np.ndarray:
+        return np.array(
+            [
+                [np.nan if (v := getattr(cells[row, c], which)) is None else v for c in headers]
+                for row in rows
+            ],
+            float,
+        )
+
+    figure, axes = plt.subplots(
+        1, 2, figsize=(2.6 + 1.3 * len(headers), 1.4 + 0.34 * len(rows)), sharey=True
+    )
+    for axis, which, name in zip(axes, ("value", "paper_value"), ("ours", "paper"), strict=True):
+        values = grid(which)
+        axis.imshow(np.clip(values, 0, 0.2), cmap="YlOrRd", vmin=0, vmax=0.2, aspect="auto")
+        for (i, j), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                digits = 3 if which == "value" else 2
+                shade = "white" if value > 0.14 else "black"
+                axis.text(
+                    j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=7, color=shade
+                )
+        axis.set_xticks(range(len(headers)), list(headers.values()), fontsize=8)
+        axis.set_yticks(range(len(rows)), rows, fontsize=8)
+        axis.set_title(name, fontsize=10)
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout()
+    return figure
+
+
+def reach_curves(reaches: dict[int, np.ndarray]) -> Figure:
+    """Share of nodes within a distance, a line a size of tree (the paper's Figure 2)."""
+    figure, axis = plt.subplots(figsize=(5.6, 3.8))
+    shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(reaches)))
+    for shade, (n, share) in zip(shades, reaches.items(), strict=True):
+        axis.plot(range(len(share)), share, color=shade, lw=1.8, label=f"n = {n}")
+    axis.set_xlim(0, 60)
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel("distance")
+    axis.set_ylabel("share of nodes within it")
+    axis.set_title("Random trees: the larger, the farther the news", fontsize=11)
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False)
+    figure.tight_layout()
+    return figure
+
+
+def network_and_curves(
+    graph: nx.Graph,
+    node_error: np.ndarray,
+    rounds: np.ndarray,
+    error: np.ndarray,
+    levels: dict[str, float],
+    title: str,
+) -> Figure:
+    """The network coloured by each node's test error, beside how the errors fell.
+
+    `error` is [rounds, nodes]; `levels` are errors of references, drawn as horizontal lines.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.8), width_ratios=(1, 1.15))
+    place = nx.kamada_kawai_layout(graph)
+    nx.draw_networkx_edges(graph, place, ax=left, edge_color="#999999")
+    drawn = nx.draw_networkx_nodes(
+        graph,
+        place,
+        ax=left,
+        node_color=node_error,
+        cmap="viridis_r",
+        node_size=130,
+        edgecolors="white",
+    )
+    bar = figure.colorbar(drawn, ax=left, shrink=0.8, pad=0.02)
+    bar.set_label("test error of the node's own model")
+    left.set_title(
+        f"{graph.number_of_nodes()} nodes, {graph.number_of_edges()} links, no server", fontsize=10
+    )
+    left.axis("off")
+    right.plot(rounds, error, color=COLOURS["crc"], lw=0.5, alpha=0.25)
+    right.plot(rounds, error.mean(1), color=COLOURS["crc"], lw=2.2, label="CRC: mean of the nodes")
+    for (name, value), colour in zip(
+        levels.items(), ("#111111", "#c0392b", "#b8860b"), strict=False
+    ):
+        right.axhline(value, color=colour, ls="--", lw=1.3, label=f"{name}: {value:.3f}")
+    right.set_xlabel("round")
+    right.set_ylabel("test error")
+    right.set_ylim(bottom=0)
+    right.grid(alpha=0.25)
+    right.legend(frameon=False, fontsize=9)
+    right.set_title("thin lines: single nodes", fontsize=10)
+    figure.suptitle(title, fontsize=12)
+    figure.tight_layout()
+    return figure

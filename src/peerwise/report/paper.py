@@ -1,0 +1,65 @@
+"""Show a reproduction: each item as a table beside the paper's, the claims, the figures."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from peerwise.experiments import crc
+from peerwise.experiments.crc_paper import COUNTS
+from peerwise.experiments.results import Record, read_folder
+from peerwise.report import figures, tables
+
+__all__ = ["show"]
+
+_DESCRIBED = {name: name for name in ("rows", "features", "discrete", "continuous", "classes")}
+
+
+def _number(item: str) -> str:
+    kind, _, number = item.partition("-")
+    return f"{kind.capitalize()} {number}"
+
+
+def show(folder: Path, console: Console) -> list[Path]:
+    """Print everything that a run folder holds and draw its figures; returns their paths."""
+    records, claims, history = read_folder(folder)
+    drawn = []
+    rows = {d.name: d for d in crc.datasets()}
+    for item in dict.fromkeys(r.item for r in records):
+        mine = [r for r in records if r.item == item]
+        found = crc.ITEMS[item]
+        title = f"{_number(item)}. {found.title}"
+        if item == "figure-2":
+            drawn.append(figures.save(figures.reach_curves(_reaches(mine)), folder / f"{item}.png"))
+            continue
+        present = {r.dataset for r in mine if r.value is not None}
+        names = list(dict.fromkeys(r.dataset for r in mine))
+        headers = _DESCRIBED if item == "table-1" else {c.name: c.title for c in found.columns}
+        for table in tables.item_tables(
+            f"{title}: {found.about}",
+            mine,
+            headers,
+            width=console.width,
+            counts=COUNTS.get(item),
+            absent=[n for n in names if n not in present],
+            notes={n: rows[n].note for n in names if n in rows and rows[n].note},
+        ):
+            console.print(table)
+        gaps = {c.name: c.title for c in found.columns if c.metric == "test_gap"}
+        if gaps and present:
+            kept = [r for r in mine if r.setting.get("column") in gaps]
+            picture = figures.gap_map(kept, gaps, f"{title}: test gap to RC")
+            drawn.append(figures.save(picture, folder / f"{item}.png"))
+    if history is not None:
+        picture = figures.curves(history, "Test error against rounds")
+        drawn.append(figures.save(picture, folder / "curves.png"))
+    if claims:
+        console.print(tables.claims_table(claims))
+    return drawn
+
+
+def _reaches(records: list[Record]) -> dict[int, np.ndarray]:
+    found: dict[int, list[float]] = {}
+    for record in records:
+        found.setdefault(int(record.setting["nodes"]), []).append(record.value or 0.0)
+    return {n: np.array(share) for n, share in found.items()}

@@ -1,0 +1,230 @@
+"""Topologies as arrays: links, slots, schedules of graphs, weights.
+
+A `Topology` is a pytree of arrays of fixed shape. Passed as an argument to a jitted function it can
+be exchanged for another of the same shapes without compiling again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.core import Array, Links
+from peerwise.errors import BadSetting
+
+__all__ = [
+    "Topology",
+    "build",
+    "edges_of",
+    "metropolis",
+    "probability",
+    "redrawn",
+    "stack",
+    "undirected",
+    "whole",
+]
+
+ALWAYS = 2**31 - 1  # rounds that a static graph lasts
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # src, dst, weight of the directed links
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """The links of every round: g graphs of n nodes that last `every` rounds, the last for ever.
+
+    Links are sorted by (dst, src); padding has weight 0, src 0, dst n - 1 and stands in no slot.
+    There is always at least one link, if only padding, so that indexing needs no special case.
+
+    With `server`, the links are the n messages up to the server, which is called node n. All nodes
+    hear all that arrived, as one broadcast; row i of `table` names the message up of node i.
+    """
+
+    links: Links  # [g, e] each
+    # Buckets of nodes of like degree: their numbers [n_b], and the link in each slot [g, n_b, k_b],
+    # -1 = empty. One bucket of all nodes, unless a few have far more neighbours than the rest.
+    table: tuple[tuple[Array, Array], ...]
+    every: Array  # [] rounds that each graph lasts
+    n: int = field(metadata={"static": True})
+    server: bool = field(default=False, metadata={"static": True})
+    weights: str = field(default="equal", metadata={"static": True})  # or "metropolis"
+
+    def at(self, t: Array | int) -> Array:
+        """Which of the g graphs round t uses."""
+        last = self.links.src.shape[0] - 1
+        return jnp.minimum(jnp.asarray(t, jnp.int32) // self.every, last)
+
+    def __call__(self, key: Array, t: Array | int) -> Links:
+        """The links of round t; the key is for topologies that draw links as they go."""
+        now = self.at(t)
+        return Links(*(leaf[now] for leaf in self.links))
+
+    @property
+    def slots(self) -> int:
+        """The most messages that a node has room for in a round."""
+        return self.n if self.server else max(table.shape[-1] for _, table in self.table)
+
+    def links_per_round(self, t: int) -> int:
+        """How many messages cross the network in round t: with a server, n up and n down."""
+        return 2 * self.n if self.server else int(edges_of(self, t)[0].size)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """The value, if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise BadSetting(f"{name} must be a whole number, {least} or more, got {value!r}")
+    return int(value)
+
+
+def probability(name: str, value: float) -> None:
+    """Refuse what is no probability."""
+    if not 0 <= value <= 1:
+        raise BadSetting(f"{name} must be between 0 and 1, got {value!r}")
+
+
+def edges_of(topology: Topology, t: int = 0) -> Edges:
+    """The links of round t as NumPy arrays, without padding."""
+    now = min(int(t) // int(topology.every), topology.links.src.shape[0] - 1)
+    src, dst, weight, _ = (np.asarray(leaf)[now] for leaf in topology.links)
+    real = weight > 0
+    return src[real], dst[real], weight[real]
+
+
+def _power(degree: np.ndarray) -> np.ndarray:
+    """The next power of two, so that random graphs of one kind mostly share their shapes."""
+    exponent: np.ndarray = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
+    return 1 << exponent
+
+
+def build(n: int, graphs: Sequence[Edges], every: int = ALWAYS, weights: str = "equal") -> Topology:
+    """A topology of directed graphs, given in any order of links."""
+    g, e = len(graphs), max(1, *(src.size for src, _, _ in graphs))
+    links = Links(*(np.zeros((g, e), kind) for kind in (np.int32, np.int32, np.float32, np.int32)))
+    links.dst[:] = n - 1
+    slot = np.full((g, e), -1)
+    degree = np.zeros(n, np.int64)
+    for i, (src, dst, weight) in enumerate(graphs):
+        order = np.lexsort((src, dst))
+        here = i, slice(src.size)
+        links.src[here], links.dst[here], links.weight[here] = src[order], dst[order], weight[order]
+        slot[here] = np.arange(src.size) - np.searchsorted(dst[order], dst[order])
+        degree = np.maximum(degree, np.bincount(dst, minlength=n))
+
+    size = _power(degree)  # slots of each node
+    if n * size.max() <= 16 * e + 4096:
+        size[:] = size.max()
+    table = []
+    for k in np.unique(size):
+        nodes = np.flatnonzero(size == k)
+        graph, link = np.nonzero((slot >= 0) & (size[links.dst] == k))
+        row = np.searchsorted(nodes, links.dst[graph, link])
+        bucket = np.full((g, nodes.size, k), -1, np.int32)
+        bucket[graph, row, slot[graph, link]] = link
+        table.append((jnp.asarray(nodes.astype(np.int32)), jnp.asarray(bucket)))
+    lasts = jnp.asarray(every, jnp.int32)
+    return Topology(Links(*map(jnp.asarray, links)), tuple(table), lasts, int(n), False, weights)
+
+
+def undirected(n: int, u: np.ndarray, v: np.ndarray) -> Topology:
+    """A topology of the edges u - v, in both directions."""
+    return build(n, [(np.append(u, v), np.append(v, u), np.ones(2 * u.size))])
+
+
+def redrawn(draw: Callable[..., Topology], *, every: int, rounds: int, seed: int = 0) -> Topology:
+    """A new graph every `every` rounds, enough of them for `rounds`, all drawn beforehand.
+
+    `draw(seed=...)` is a random factory with the rest of its arguments bound.
+
+    >>> from functools import partial
+    >>> from peerwise.topology import random_tree
+    >>> redrawn(partial(random_tree, 50), every=8, rounds=60).links.src.shape
+    (8, 98)
+    """
+    count = -(-whole("rounds", rounds, 1) // whole("every", every, 1))
+    seeds = np.random.SeedSequence(whole("seed", seed, 0)).generate_state(count).tolist()
+    try:
+        signature(draw).bind(seed=seed)
+    except TypeError as error:
+        raise BadSetting(f"draw must need a seed and nothing else: {error}") from None
+    drawn = [draw(seed=s) for s in seeds]
+    kinds = {(d.n, d.weights, d.server, d.links.src.shape[0]) for d in drawn}
+    if len(kinds) > 1 or drawn[0].server or drawn[0].links.src.shape[0] > 1:
+        raise BadSetting(
+            "draw must give static graphs without a server, of one number of nodes and one kind of "
+            f"weights, got (n, weights, server, graphs) = {', '.join(map(str, sorted(kinds)))}"
+        )
+    return build(drawn[0].n, [edges_of(d) for d in drawn], every, drawn[0].weights)
+
+
+def _symmetric(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
+    there, back = np.sort(src.astype(np.int64) * n + dst), np.sort(dst.astype(np.int64) * n + src)
+    return bool(np.array_equal(there, back))
+
+
+def metropolis(topology: Topology) -> Topology:
+    """The same links with weights 1 / (1 + the larger degree of the two ends); 1 / n for a server.
+
+    What they lack to 1 stays with the node, so that the mixing matrix is doubly stochastic and the
+    limit weighs every node alike. Xiao, Boyd and Lall (2005). Needs links in both directions.
+
+    >>> [round(w, 3) for w in metropolis(chain(4)).links.weight[0].tolist()]
+    [0.333, 0.333, 0.333, 0.333, 0.333, 0.333]
+    """
+    src, dst, old = (np.asarray(leaf) for leaf in topology.links[:3])
+    if topology.server:
+        weight = np.full(old.shape, 1 / topology.n)
+    else:
+        weight = np.zeros(old.shape)
+        for i, real in enumerate(old > 0):
+            u, v = src[i, real], dst[i, real]
+            if not _symmetric(topology.n, u, v):
+                raise BadSetting(
+                    "Metropolis weights need links in both directions; make the graph undirected"
+                )
+            degree = np.bincount(v, minlength=topology.n)
+            weight[i, real] = 1 / (1 + np.maximum(degree[u], degree[v]))
+    links = topology.links._replace(weight=jnp.asarray(weight, jnp.float32))
+    return replace(topology, links=links, weights="metropolis")
+
+
+def stack(topologies: Sequence[Topology]) -> Topology:
+    """Several topologies as one with a leading axis on every array, to `vmap` over replicas.
+
+    They are padded to one shape: graphs by the last of each, links by weight 0, slots by -1.
+
+    >>> from peerwise.topology import random_tree
+    >>> stack([random_tree(9, seed=s) for s in range(3)]).links.src.shape
+    (3, 1, 16)
+    """
+    if not topologies:
+        raise BadSetting("there is no topology to stack; give at least one")
+    kinds = {(t.n, t.server, t.weights, len(t.table)) for t in topologies}
+    if len(kinds) > 1 or len(topologies[0].table) > 1:
+        raise BadSetting(
+            "stacked topologies must share n, server and weights, and be without nodes of far more "
+            f"neighbours than the rest, got (n, server, weights, buckets) = "
+            f"{', '.join(map(str, sorted(kinds)))}"
+        )
+    g, e = np.max([t.links.src.shape for t in topologies], axis=0)
+    k = max(t.slots for t in topologies) if not topologies[0].server else 1
+
+    def pad(leaf: Array, length: int, fill: int) -> np.ndarray:
+        rest = [(0, 0)] * (leaf.ndim - 1)
+        wide = np.pad(leaf, [*rest, (0, length - leaf.shape[-1])], constant_values=fill)
+        return np.pad(wide, [(0, g - leaf.shape[0]), *rest], mode="edge")
+
+    def padded(one: Topology) -> Topology:
+        fills = (0, one.n - 1, 0, 0)
+        links = (pad(leaf, e, fill) for leaf, fill in zip(one.links, fills, strict=True))
+        nodes, table = one.table[0]
+        return replace(one, links=Links(*links), table=((nodes, pad(table, k, -1)),))
+
+    # In NumPy: a program compiled for every new shape would take longer than the work.
+    together = [padded(one) for one in topologies]
+    stacked: Topology = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *together)
+    return stacked

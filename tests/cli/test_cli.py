@@ -1,0 +1,163 @@
+"""What a person meets: commands, their help, and what they say when something is wrong."""
+
+import json
+import sys
+
+import pytest
+
+from peerwise import cli
+
+CONFIG = """
+data = "wine"
+method = ["crc", "ml"]
+nodes = 3
+rows = 20
+rounds = 4
+repetitions = 2
+test_rows = 50
+record = "all"
+"""
+
+
+@pytest.fixture
+def peerwise(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["peerwise", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_the_demonstration_ends_with_a_table_a_gap_and_a_picture(peerwise, tmp_path):
+    code, out, _ = peerwise("demo", "--nodes", 8, "--rounds", 5)
+    assert code == 0
+    for words in ("max. likelihood, pooled", "calibrated, pooled (RC)", "each node alone", "CRC"):
+        assert words in out
+    assert "Gap to pooling everything" in out
+    picture = (tmp_path / "peerwise-demo.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 20_000
+
+
+def test_a_run_of_ones_own_and_its_report(peerwise, tmp_path):
+    (tmp_path / "mine.toml").write_text(CONFIG)
+    code, out, _ = peerwise("run", "mine.toml", "--workers", 1)
+    assert code == 0
+    assert "test error" in out
+    folder = tmp_path / "runs" / "mine"
+    records = json.loads((folder / "results.json").read_text())
+    assert {r["setting"]["method"] for r in records} == {"crc", "ml"}
+    assert (folder / "curves.png").stat().st_size > 10_000
+    again, shown, _ = peerwise("report", folder)
+    assert again == 0
+    assert "test error" in shown
+
+
+def test_run_tells_its_keys(peerwise):
+    code, out, _ = peerwise("run", "any.toml", "--keys")
+    assert code == 0
+    assert "topology_options" in out
+
+
+def test_figure_2_needs_no_data(peerwise, tmp_path):
+    code, out, _ = peerwise("reproduce", "crc/figure-2")
+    assert code == 0
+    assert (tmp_path / "runs" / "crc-figure-2" / "figure-2.png").exists()
+
+
+def test_a_table_without_data_says_where_to_look(peerwise):
+    code, _, err = peerwise("reproduce", "crc/table-3", "--quick")
+    assert code == 2
+    assert "PEERWISE_DATA" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("kind", ["", "methods", "topologies", "rules", "items", "partitions"])
+def test_lists(peerwise, kind):
+    code, out, _ = peerwise("list", *([kind] if kind else []))
+    assert code == 0
+    expected = {"methods": "crc", "topologies": "random_tree", "items": "crc/table-12"}
+    assert expected.get(kind, "") in out
+
+
+def test_data_list_and_show(peerwise):
+    code, out, _ = peerwise("data", "list")
+    assert code == 0
+    assert "digits" in out
+    code, out, _ = peerwise("data", "show", "wine")
+    assert code == 0
+    assert "alcohol" in out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["demo"], ["run"], ["reproduce"], ["report"], ["list"], ["data"], ["data", "show"]],
+    ids=" ".join,
+)
+def test_help_teaches(peerwise, command):
+    code, out, _ = peerwise(*command, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["reproduce", "crc/table-33"], "did you mean 'crc/table-3'"),
+        (["reproduce", "crd/table-3"], "did you mean 'crc/table-3'"),
+        (["list", "method"], "did you mean 'methods'"),
+        (["data", "show", "digit"], "did you mean 'digits'"),
+        (["report", "nowhere"], "there is no folder"),
+        (["run", "none.toml"], "there is no configuration"),
+        (["demo", "--topology", "rings"], "did you mean 'ring'"),
+        (["demo", "--nodes", "0"], "nodes"),
+        (["demoo"], "demo"),
+        (["reproduce"], "Missing argument"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_mistakes_are_one_line_and_a_non_zero_exit(peerwise, command, says):
+    code, out, err = peerwise(*command)
+    assert code != 0
+    assert says in " ".join((out + err).split())
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('data = "wines"', "did you mean 'wine'"),
+        ('methd = "crc"', "did you mean 'method'"),
+        ('topology = "rings"', "did you mean 'ring'"),
+        ("rounds = 0", "rounds = 0"),
+        ("lr = -1.0", "lr = -1.0"),
+        ("m0 = 0.0", "m0 = 0.0"),
+        ('method = "no_module:f"', "cannot import"),
+    ],
+)
+def test_a_wrong_configuration_names_key_and_remedy(peerwise, tmp_path, line, says):
+    kept = [c for c in CONFIG.splitlines() if c.split(" = ")[0] != line.split(" = ")[0]]
+    (tmp_path / "mine.toml").write_text("\n".join([line, *kept]).replace('["crc", "ml"]', '"crc"'))
+    code, out, err = peerwise("run", "mine.toml", "--workers", 1)
+    assert code != 0
+    assert says in " ".join((out + err).split())
+    assert "Traceback" not in out + err
+
+
+def test_a_damaged_run_folder_is_refused(peerwise, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "results.json").write_text('[{"paper": null, "item"')
+    code, _, err = peerwise("report", "broken")
+    assert code == 2
+    assert "damaged" in err

@@ -1,0 +1,56 @@
+"""Every public name is documented, where it stands and in the reference."""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import peerwise
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = [
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(peerwise.__path__, "peerwise.")
+]
+PUBLIC = [(m.__name__, name) for m in MODULES for name in getattr(m, "__all__", ())]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
+def test_every_module_says_what_it_is(module):
+    assert (module.__doc__ or "").strip()
+
+
+def _script():
+    path = ROOT / "scripts" / "reference"
+    loader = importlib.machinery.SourceFileLoader("write_reference", str(path))
+    spec = importlib.util.spec_from_loader("write_reference", loader)
+    script = importlib.util.module_from_spec(spec)
+    loader.exec_module(script)
+    return script
+
+
+@pytest.mark.parametrize(("module", "name"), PUBLIC, ids=str)
+def test_every_public_name_is_documented(module, name):
+    defining = importlib.import_module(module)
+    if not inspect.ismodule(getattr(defining, name)) and hasattr(defining, "__path__"):
+        return  # a package passes on the names of its modules, where they are documented
+    text = _script().about(defining, name)
+    assert text, f"{module}.{name} is not documented"
+    assert not text.startswith(f"{name}("), f"{module}.{name} has only a generated docstring"
+
+
+def test_the_reference_is_up_to_date():
+    written = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert written == _script().reference(), "run scripts/reference"
+
+
+def test_the_version_is_the_same_everywhere():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == peerwise.__version__
+    assert f"## {peerwise.__version__}" in (ROOT / "CHANGELOG.md").read_text()

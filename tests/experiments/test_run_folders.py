@@ -1,0 +1,104 @@
+"""Run folders: whole, readable, and honest about damage."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from peerwise.errors import BadFile, BadSetting
+from peerwise.experiments.results import Record, read_folder, write_folder
+from peerwise.experiments.sweep import read_config, sweep
+
+CONFIG = {
+    "data": "wine",
+    "method": ["crc", "isolated"],
+    "nodes": 3,
+    "rows": 20,
+    "rounds": 3,
+    "repetitions": 2,
+    "test_rows": 50,
+    "record": "all",
+}
+RECORD = Record(
+    paper=None,
+    item="run",
+    dataset="wine",
+    setting={"method": "crc"},
+    metric="test_error",
+    value=0.1,
+    std=None,
+    reps=1,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run")
+    sweep(CONFIG, path, workers=1)
+    return path
+
+
+def test_a_run_folder_has_everything(folder):
+    records, claims, history = read_folder(folder)
+    assert claims == []
+    assert {r.metric for r in records} >= {
+        "train_error",
+        "test_error",
+        "train_gap",
+        "test_gap",
+        "node_std",
+        "bytes_per_link",
+    }
+    raw = json.loads((folder / "results.json").read_text())
+    assert set(raw[0]) == {
+        *("paper", "item", "dataset", "setting", "metric", "value", "std", "reps", "paper_value")
+    }
+    assert {r["setting"]["method"] for r in raw} == {"crc", "isolated"}
+    assert len(history) == 2 * 2 * 3 * 3  # methods, repetitions, rounds, nodes
+    assert json.loads((folder / "environment.json").read_text())["jax"]
+    assert read_config(folder / "config.toml") == CONFIG
+
+
+def test_numbers_in_the_records_are_those_of_the_history(folder):
+    records, _, history = read_folder(folder)
+    for method in ("crc", "isolated"):
+        (record,) = [
+            r for r in records if r.setting["method"] == method and r.metric == "test_error"
+        ]
+        last = history[(history["method"] == method) & (history["round"] == 3)]
+        assert np.isclose(record.value, last["test_error"].mean())
+
+
+@pytest.mark.parametrize("name", ["results.json", "history.parquet"])
+def test_a_truncated_folder_is_refused(tmp_path, name):
+    write_folder(tmp_path, config={}, records=[RECORD], history=pd.DataFrame({"a": [1]}))
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(BadFile, match=name):
+        read_folder(tmp_path)
+
+
+def test_an_unfinished_folder_is_said_to_be_one(tmp_path):
+    (tmp_path / "cells").mkdir()
+    with pytest.raises(BadFile, match="not finished"):
+        read_folder(tmp_path)
+
+
+def test_records_of_another_shape_are_refused(tmp_path):
+    (tmp_path / "results.json").write_text('[{"metric": "test_error"}]')
+    with pytest.raises(BadFile, match="damaged"):
+        read_folder(tmp_path)
+
+
+def test_a_sweep_where_nothing_runs_says_why(tmp_path):
+    with pytest.raises(BadSetting, match="too few"):
+        sweep({**CONFIG, "nodes": 999}, tmp_path, workers=1)
+
+
+def test_configurations_that_cannot_be_read(tmp_path):
+    with pytest.raises(BadFile, match="there is no configuration"):
+        read_config(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("data = ")
+    with pytest.raises(BadFile, match="not TOML"):
+        read_config(tmp_path / "bad.toml")

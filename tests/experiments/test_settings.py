@@ -1,0 +1,77 @@
+"""Settings: what is the same experiment, what is a sweep, what is refused."""
+
+import pytest
+
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.experiments.setting import Setting, expand, setting_from
+
+
+def test_a_key_does_not_change_with_what_the_method_ignores():
+    rc = Setting(method="rc")
+    assert rc.key == rc.model_copy(update={"topology": "ring", "iterations": 3}).key
+    assert rc.key != rc.model_copy(update={"partition": "label_drift"}).key
+    assert rc.key != rc.model_copy(update={"lr": 0.1}).key
+
+
+def test_a_key_changes_with_what_the_method_uses():
+    crc = Setting()
+    for update in ({"topology": "ring"}, {"iterations": 2}, {"redraw": 4}, {"seed": 1}):
+        assert crc.key != crc.model_copy(update=update).key
+
+
+def test_the_reference_is_rc_on_the_same_rows():
+    setting = Setting(topology="chain", partition="label_drift", iterations=3, rows=20)
+    reference = setting.reference()
+    assert reference.method == "rc"
+    assert (reference.partition, reference.rows) == ("label_drift", 20)
+    assert reference.key == Setting(method="rc", partition="label_drift", rows=20).key
+
+
+def test_lists_are_sweeps():
+    settings, varied = expand({"method": ["crc", "rc"], "rows": [10, 20], "nodes": 5})
+    assert varied == ["method", "rows"]
+    assert [(s.method, s.rows, s.nodes) for s in settings] == [
+        ("crc", 10, 5),
+        ("crc", 20, 5),
+        ("rc", 10, 5),
+        ("rc", 20, 5),
+    ]
+
+
+def test_a_list_where_a_list_is_expected_is_no_sweep():
+    settings, varied = expand({"drop": ["a", "b"]})
+    assert varied == []
+    assert settings[0].drop == ("a", "b")
+
+
+def test_an_unknown_key_names_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean 'topology'"):
+        setting_from({"topologie": "ring"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rounds": 0},
+        {"rounds": -3},
+        {"lr": 0},
+        {"lr": -0.1},
+        {"m0": 0},
+        {"m0": -5.0},
+        {"nodes": 0},
+        {"rows": "many"},
+        {"arrival": 1.5},
+        {"iterations": 0},
+        {"missing": "ignore"},
+    ],
+)
+def test_values_that_make_no_sense_are_refused_with_key_and_value(given):
+    name, value = next(iter(given.items()))
+    with pytest.raises(BadSetting, match=name) as caught:
+        setting_from(given)
+    assert repr(value) in str(caught.value)
+
+
+def test_an_empty_sweep_is_refused():
+    with pytest.raises(BadSetting, match="empty list"):
+        expand({"rows": []})

@@ -1,0 +1,271 @@
+"""The runtimes run the same method: side by side, node after node, and in plain Python."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+
+from peerwise import combine
+from peerwise import topology as topologies
+from peerwise.channel import Channel, delay, erasure, perfect
+from peerwise.core import Mean, Message, Method, Slots, State
+from peerwise.errors import BadSetting
+from peerwise.methods import crc, isolated, ml, rc
+from peerwise.models import naive_bayes
+from peerwise.shards import Shards, pack, pooled
+from peerwise.simulate import simulate
+from peerwise.topology import Topology
+from peerwise.walk import walk
+
+N = 6
+ROUNDS = 4
+AT = (1, 3, 4)
+PRECISIONS = {"float64": 1e-12, "float32": 1e-5}  # what DESIGN.md states, of the largest entry
+EQUAL = [4] * N
+RAGGED = [9, 1, 2, 0, 6, 2]
+
+
+def rows(sizes, cardinalities=(0, 3, 0), classes=3, share_missing=0.0):
+    """Standardised numbers and codes that say something about the class; which rows go where."""
+    rng = np.random.default_rng(7)
+    m = sum(sizes)
+    y = rng.integers(classes, size=m)
+    columns = [
+        rng.normal(0.4 * (y - 1), 1) if r == 0 else (y + rng.integers(r, size=m) // 2) % r
+        for r in cardinalities
+    ]
+    x = np.column_stack(columns).astype(float)
+    x = np.where(rng.random(x.shape) < share_missing, np.nan, x)
+    return x, y, np.split(np.arange(m), np.cumsum(sizes)[:-1])
+
+
+def look(method, state):
+    return state.value
+
+
+class Case(NamedTuple):
+    method: Method
+    shards: Shards
+    topology: Topology
+    channel: Channel = perfect()
+    rounds: int = ROUNDS
+
+
+MODEL = naive_bayes((0, 3, 0), 3)
+OPEN = naive_bayes((0, 3, 0), 3, missing=True)
+TREE = topologies.random_tree(N, seed=3)
+REDRAWN = topologies.redrawn(partial(topologies.random_tree, N), every=2, rounds=ROUNDS)
+LOSSY, LATE = erasure(0.7), delay(2)
+ours = partial(crc, MODEL, m0=80.0)
+even, uneven = pack(*rows(EQUAL)), pack(*rows(RAGGED))
+
+CASES = {
+    "equal on a tree": Case(ours(), even, TREE),
+    "two iterations, self, ragged, on a lossy star": Case(
+        ours(include_self=True, iterations=2), uneven, topologies.star(N), LOSSY
+    ),
+    "metropolis on a lossy tree": Case(
+        ours(weigh="metropolis"), even, topologies.metropolis(TREE), LOSSY
+    ),
+    "data size on redrawn trees, late": Case(ours(weigh="data_size"), uneven, REDRAWN, LATE),
+    "data size and self on a lossy server": Case(
+        ours(weigh="data_size", include_self=True), uneven, topologies.server(N), LOSSY
+    ),
+    "equal on a late server": Case(ours(), even, topologies.server(N), LATE),
+    "metropolis on a server": Case(
+        ours(weigh="metropolis"), even, topologies.metropolis(topologies.server(N))
+    ),
+    "missing values, late": Case(
+        crc(OPEN, m0=80.0), pack(*rows(RAGGED, share_missing=0.2)), TREE, LATE
+    ),
+    "a hub of many": Case(
+        crc(naive_bayes((0, 2), 2), m0=80.0),
+        pack(*rows([1] * 90, (0, 2), 2)),
+        topologies.star(90),
+        LOSSY,
+        rounds=3,
+    ),
+    "rc, best iterate": Case(rc(MODEL, iterate="best"), pooled(*rows(EQUAL)), topologies.alone(1)),
+    "rc, from maximum likelihood": Case(
+        rc(MODEL, start="ml", lr=0.2), pooled(*rows(EQUAL)), topologies.alone(1)
+    ),
+    "ml": Case(ml(MODEL), even, TREE),
+    "isolated on lossy redrawn trees": Case(isolated(MODEL, lr=0.1), uneven, REDRAWN, LOSSY),
+}
+
+
+def numbers(size, shards=even):
+    """A method whose nodes start with random numbers and only listen."""
+
+    def init(key, shard):
+        return State(jax.random.normal(key, (size,), shard.x.dtype), {})
+
+    def message(key, state):
+        return Message(state.value, {"size": jnp.ones((), state.value.dtype)})
+
+    return Method(init, message, Mean(combine.equal()), lambda key, state, shard: state, None)
+
+
+CASES |= {
+    "median on a lossy tree": Case(
+        numbers(5)._replace(combine=combine.median()), even, TREE, LOSSY
+    ),
+    "median on a late star": Case(
+        numbers(5)._replace(combine=combine.median()), even, topologies.star(N), LATE
+    ),
+    "trimmed mean on a lossy server": Case(
+        numbers(5)._replace(combine=combine.trimmed_mean()), even, topologies.server(N), LOSSY
+    ),
+}
+
+
+def everything(run):
+    """All that a run ended with and recorded, as named NumPy arrays."""
+    named, _ = jax.tree_util.tree_flatten_with_path({"state": run.state, "history": run.history})
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
+
+
+def assert_equal_runs(ours, theirs, tolerance=None):
+    assert (ours.rounds, ours.recorded) == (theirs.rounds, theirs.recorded)
+    assert (ours.messages, ours.message_bytes) == (theirs.messages, theirs.message_bytes)
+    a, b = everything(ours), everything(theirs)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].dtype == b[name].dtype, name
+        assert np.isfinite(b[name]).all(), name
+        if tolerance is None:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+        else:
+            atol = tolerance * np.abs(b[name]).max(initial=0)
+            np.testing.assert_allclose(a[name], b[name], rtol=0, atol=atol, err_msg=name)
+
+
+def runs(case, precision, **options):
+    """The oracle, side by side, and node after node."""
+    args = case.method, case.shards, case.topology, case.rounds
+    probing = {"probe": look, "at": [t for t in AT if t <= case.rounds]}
+    options |= {"channel": case.channel, "precision": precision, "seed": 5, **probing}
+    options["stages"] = ("combine", "adapt")
+    return (
+        walk(*args, **options),
+        simulate(*args, **options),
+        simulate(*args, exact=True, **options),
+    )
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_all_runtimes_agree(name, precision):
+    """To rounding when nodes run side by side, to the last bit when they run one by one."""
+    oracle, together, exact = runs(CASES[name], precision)
+    assert set(oracle.history) == {"combine", "adapt"}
+    assert jax.tree.leaves(oracle.state)[0].dtype == precision
+    assert_equal_runs(together, oracle, PRECISIONS[precision])
+    assert_equal_runs(exact, oracle)
+
+
+# --- messages addressed to one neighbour: sums relayed along a tree
+
+
+def relay():
+    """Every node learns the sum over all nodes: M_{u->v} = x_u + what u heard from the others.
+
+    A node keeps x and its total; what it tells v is its total less what v told it.
+    """
+
+    def init(key, shard):
+        x = shard.x[0]
+        return State({"x": x, "total": x}, {})
+
+    def message(key, state):
+        return Message(state.value["x"][0] * 0, {})
+
+    def listen(own, inbox):
+        known = (inbox.age >= 0)[:, None]  # a part lost this round leaves the one before
+        return {"x": own["x"], "total": own["x"] + jnp.where(known, inbox.part, 0).sum(0)}
+
+    def reply(state, shard, heard):
+        if heard.part is None:  # asked for its shape
+            return state.value["total"]
+        return state.value["total"] - heard.part
+
+    return Method(init, message, Slots(listen), lambda key, state, shard: state, None, reply)
+
+
+RELAY = relay()
+WHOLE = np.random.default_rng(3).integers(-50, 50, (7, 3)).astype(float)  # sums of these are exact
+SEVEN = pack(WHOLE, np.zeros(7), np.arange(7)[:, None])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("graph", ["chain", "star", "random_tree"])
+def test_sums_relayed_on_a_tree_are_exact_after_its_diameter(graph, precision):
+    tree = topologies.named(graph, 7, seed=1)
+    diameter = nx.diameter(topologies.graph_of(tree))
+    case = Case(RELAY, SEVEN, tree, rounds=diameter)
+    oracle, together, exact = runs(case, precision)
+    for run in (oracle, together, exact):
+        total = np.asarray(run.state.value["total"])
+        assert total.dtype == precision
+        np.testing.assert_array_equal(total, np.tile(WHOLE.sum(0), (7, 1)))
+    assert_equal_runs(together, oracle)
+    assert_equal_runs(exact, oracle)
+
+
+def test_sums_relayed_need_the_whole_diameter():
+    tree = topologies.chain(7)
+    short = simulate(RELAY, SEVEN, tree, 5).state.value["total"]
+    assert not np.array_equal(short[0], WHOLE.sum(0))
+    assert np.array_equal(short[3], WHOLE.sum(0))  # the middle has heard both ends
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_sums_relayed_over_lossy_links_still_arrive(precision):
+    case = Case(RELAY, SEVEN, topologies.random_tree(7, seed=1), LOSSY, rounds=40)
+    oracle, together, exact = runs(case, precision)
+    assert_equal_runs(together, oracle)
+    assert_equal_runs(exact, oracle)
+    total = np.asarray(oracle.state.value["total"])
+    np.testing.assert_array_equal(total, np.tile(WHOLE.sum(0), (7, 1)))
+    early = np.asarray(oracle.history["adapt"]["total"])[-1]  # after round 4 some were lost
+    assert not np.array_equal(early, total)
+
+
+def test_a_reply_counts_in_the_bytes_of_a_message():
+    run = simulate(RELAY, SEVEN, topologies.chain(7), 2)
+    assert run.message_bytes == 4 + 3 * 4  # one number to all, three to each
+
+
+def test_a_single_node_has_nobody_to_reply_to():
+    one = pack(WHOLE, np.zeros(7), [np.array([2])])
+    for run in (walk, simulate):
+        got = run(RELAY, one, topologies.alone(1), 2)
+        np.testing.assert_array_equal(got.state.value["total"], WHOLE[2:3])
+
+
+@pytest.mark.parametrize("runtime", [simulate, walk])
+@pytest.mark.parametrize(
+    ("topology", "channel", "says"),
+    [
+        (topologies.chain(7), delay(1), "delay"),
+        (topologies.server(7), perfect(), "server"),
+        (
+            topologies.redrawn(partial(topologies.random_tree, 7), every=1, rounds=3),
+            perfect(),
+            "redrawn",
+        ),
+        (
+            topologies.from_graph(nx.cycle_graph(7, create_using=nx.DiGraph)),
+            perfect(),
+            "both directions",
+        ),
+    ],
+    ids=["late", "server", "redrawn", "one-way"],
+)
+def test_replies_where_nobody_could_answer_are_refused(runtime, topology, channel, says):
+    with pytest.raises(BadSetting, match=says):
+        runtime(RELAY, SEVEN, topology, 3, channel=channel)
