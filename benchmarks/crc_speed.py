@@ -138,7 +138,7 @@ def compare(features: int, classes: int) -> None:
     runs = contestants(features, classes)
     ends = {name: np.asarray(f()) for name, f in runs.items()}
     ours = ends["simulate"]
-    best = race(runs, budget=20)
+    best = race(runs, budget=12)
     base = best["simulate"]
     targets = {
         "NumPy, all nodes at once": AS_FAST,

@@ -52,7 +52,9 @@ def seconds(f: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def race(runners: dict[str, Callable[[], Any]], least: int = 5, budget: float = 4) -> dict[str, float]:
+def race(
+    runners: dict[str, Callable[[], Any]], least: int = 5, budget: float = 4
+) -> dict[str, float]:
     """The shortest time of each, in turns: whoever else uses the machine slows them all alike.
 
     One call before counts for nothing (it compiles); then at least `least` turns, and more until

@@ -36,7 +36,7 @@ class Channel:
 
 
 def _channel(draw: Callable[..., Links], *numbers: Array, lag: int = 0) -> Channel:
-    return Channel(Partial(draw, *numbers), lag)  # type: ignore[no-untyped-call]
+    return Channel(Partial(draw, *numbers), lag)
 
 
 def _unchanged(key: Array, t: Array | int, links: Links) -> Links:

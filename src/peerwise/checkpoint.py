@@ -1,7 +1,13 @@
 """A run on disk between two chunks of rounds: written whole or not at all."""
 
+import hashlib
 import os
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +18,7 @@ from safetensors.numpy import save as to_bytes
 from peerwise.core import Tree
 from peerwise.errors import BadFile
 
-__all__ = ["load", "save", "write_whole"]
+__all__ = ["fingerprint", "load", "save", "write_whole"]
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
@@ -27,6 +33,43 @@ def write_whole(path: str | Path, content: bytes) -> None:
     os.replace(draft, path)
 
 
+def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:
+    """What a thing is made of: arrays, numbers, texts, and functions with what they close over."""
+    if isinstance(thing, partial):
+        thing = thing.func, thing.args, thing.keywords
+    elif isinstance(thing, dict):
+        thing = list(thing.items())
+    elif isinstance(thing, FunctionType):
+        if id(thing) in met:
+            return
+        met.add(id(thing))
+        yield f"{thing.__module__}.{thing.__qualname__}".encode()
+        thing = [cell.cell_contents for cell in thing.__closure__ or ()]
+    elif is_dataclass(thing) or type(thing).__module__.startswith("peerwise."):
+        yield type(thing).__qualname__.encode()
+        thing = thing if isinstance(thing, tuple) else list(vars(thing).items())
+    if isinstance(thing, tuple | list):
+        yield str(len(thing)).encode()
+        for part in thing:
+            yield from _contents(part, met)
+    elif hasattr(thing, "dtype"):
+        array = np.asarray(thing)
+        yield f"{array.dtype}{array.shape}".encode()
+        yield array.tobytes()
+    elif isinstance(thing, bool | int | float | str | None):
+        yield repr(thing).encode()
+    else:
+        yield type(thing).__qualname__.encode()
+
+
+def fingerprint(*things: Any) -> str:
+    """A mark that tells one run from another: its method, data, graph, seed, what it records."""
+    mark = hashlib.sha256()
+    for part in _contents(things, set()):
+        mark.update(part)
+    return mark.hexdigest()
+
+
 def _named(tree: Tree) -> dict[str, np.ndarray]:
     return {
         jax.tree_util.keystr(path): np.asarray(leaf)
@@ -34,17 +77,17 @@ def _named(tree: Tree) -> dict[str, np.ndarray]:
     }
 
 
-def save(path: str | Path, carry: Tree, rounds: int) -> None:
+def save(path: str | Path, carry: Tree, rounds: int, mark: str) -> None:
     """Keep the arrays of a run that has done `rounds` rounds."""
-    write_whole(path, to_bytes(_named(carry), metadata={"rounds": str(rounds)}))
+    write_whole(path, to_bytes(_named(carry), metadata={"rounds": str(rounds), "run": mark}))
 
 
-def load(path: str | Path, like: Tree) -> tuple[Tree, int]:
+def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:
     """The arrays and the rounds of a saved run; `like` says what they must look like."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     try:
         with safe_open(path, framework="numpy") as file:
-            rounds = int(file.metadata()["rounds"])
+            rounds, saved = int(file.metadata()["rounds"]), file.metadata()["run"]
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is not a saved run or is damaged ({error}); delete it") from None
@@ -55,6 +98,11 @@ def load(path: str | Path, like: Tree) -> tuple[Tree, int]:
         raise BadFile(
             f"{path} was saved by another run: {odd} is {have.get(odd)} there and "
             f"{want.get(odd)} here; delete it or give another name"
+        )
+    if saved != mark:
+        raise BadFile(
+            f"{path} was saved by another run: its method, data, graph, channel, seed or recorded "
+            "rounds are not those given; delete it or give another name"
         )
     order = [jnp.asarray(found[jax.tree_util.keystr(p)]) for p, _ in leaves]
     return jax.tree_util.tree_unflatten(structure, order), rounds

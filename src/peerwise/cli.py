@@ -257,15 +257,25 @@ def _show_sweep(folder: Path) -> None:
 
 
 @app.command()
-def report(folder: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a reproduction's tables to this Markdown file.")
+    ] = None,
+) -> None:
     """Show the tables and draw the figures of a run again."""
+    from peerwise.checkpoint import write_whole
     from peerwise.experiments.results import read_folder
+    from peerwise.report.markdown import page
 
     if not folder.is_dir():
         raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
     records, _, _ = read_folder(folder)
     if records and records[0].paper is not None:
         _show_paper(folder)
+        if markdown is not None:
+            write_whole(markdown, page(folder).encode())
+            console.print(f"Markdown: {markdown}")
     else:
         _show_sweep(folder)
 

@@ -13,6 +13,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from peerwise.core import Array, Method, State, Tree
+from peerwise.errors import UnknownName
 
 __all__ = [
     "bytes_per_link",
@@ -115,6 +116,8 @@ def together(*probes: Callable[..., Tree]) -> Partial:
 
 def federated_weights(owner: np.ndarray, kind: str = "rows") -> np.ndarray:
     """Row weights of the federated error (equation 4): w_v = m_v/m ("rows") or 1/n ("nodes")."""
+    if kind not in ("rows", "nodes"):
+        raise UnknownName("kind of weights", kind, ["rows", "nodes"])
     if kind == "rows":
         return np.ones(len(owner))
     _, code, counts = np.unique(owner, return_inverse=True, return_counts=True)

@@ -162,24 +162,21 @@ def _hear(
 def _reply(plan: Plan, carry: Carry, t: Any, heard: Heard, shards: Shards) -> tuple[Parts, Heard]:
     """Everybody answers what it heard last round, slot by slot, and hears the answers."""
     method, parts = plan.method, carry.parts
-    assert parts is not None and method.reply is not None
+    assert parts is not None
     n, k = heard.src.shape
     page = (t - 1 - parts.age) % plan.pages
-    said = []
-    for j in range(k):
-        src = heard.src[:, j]
-        value, note = jax.tree.map(
-            lambda a: a[page[:, j], src], (carry.sent.value, carry.sent.note)
-        )
-        slot = Inbox(
-            value,
-            note,
-            parts.weight[:, j],
-            parts.age[:, j],
-            jax.tree.map(lambda a: a[:, j], parts.part),
-        )
-        answer = lambda state, slot, shard: method.reply(state, shard, slot)  # noqa: E731
-        said.append(_each_shard(plan, answer, shards, carry.state, slot))
+
+    def answer(state: State, slot: Inbox, shard: Shard) -> Tree:
+        return method.reply(state, shard, slot)  # type: ignore[misc]
+
+    def said_to(j: int) -> Tree:
+        """What every node says to the neighbour in its slot j."""
+        said = jax.tree.map(lambda a: a[page[:, j], heard.src[:, j]], carry.sent)
+        part = jax.tree.map(lambda a: a[:, j], parts.part)
+        slot = Inbox(said.value, said.note, parts.weight[:, j], parts.age[:, j], part)
+        return _each_shard(plan, answer, shards, carry.state, slot)
+
+    said = [said_to(j) for j in range(k)]
     out = jax.tree.map(lambda *a: jnp.stack(a, 1), *said)  # [n, k, ...]
     # the slot that node v has in the inbox of its neighbour
     back = (heard.src[heard.src] == jnp.arange(n)[:, None, None]).argmax(-1)
@@ -217,7 +214,7 @@ def _combine(
 
 def _look(plan: Plan, stage: str, carry: Carry, t: Any, probe: Any, at: Array) -> Carry:
     """Let the probe look, if this is a round to record; nothing leaves the device."""
-    if probe is None or stage not in plan.stages:
+    if probe is None or stage not in plan.stages or not at.shape[0]:
         return carry
     row = jnp.searchsorted(at, t + 1)
     hit = (row < at.shape[0]) & (at[jnp.minimum(row, at.shape[0] - 1)] == t + 1)
@@ -300,6 +297,20 @@ def _stacked(name: str, trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
+def _resumed(run: Run, like: Carry, at: tuple[int, ...]) -> tuple[Carry, int]:
+    """What an interrupted run goes on from, if it is the run that the arguments describe."""
+
+    def shapes(tree: Tree) -> Any:
+        return jax.tree.structure(tree), [(a.shape, a.dtype) for a in jax.tree.leaves(tree)]
+
+    if run.recorded != tuple(r for r in at if r <= run.rounds) or shapes(run.carry) != shapes(like):
+        raise BadSetting(
+            "the run to resume is another one: give the method, data, precision, probe, stages and "
+            "rounds to record with which it began"
+        )
+    return run.carry, run.rounds
+
+
 def simulate(
     method: Method,
     shards: Shards | list[Shards],
@@ -364,17 +375,22 @@ def simulate(
         when = jnp.asarray(at, jnp.int32)
         static_axes = None if replicas is None else tuple(axes)
         begin = partial(_begin_all, plan, static_axes)
-        done = 0
+        done, mark = 0, ""
+        if checkpoint is not None:
+            seeds = jax.random.key_data(key)
+            mark = files.fingerprint(method, stages, exact, seeds, data, graph, channel, eye, at)
         if resume is not None:
-            carry, done = resume.carry, resume.rounds
+            like = jax.eval_shape(begin, key, data, graph, eye, when)
+            carry, done = _resumed(resume, like, at)
         elif checkpoint is not None and Path(checkpoint).exists():
             like = jax.eval_shape(begin, key, data, graph, eye, when)
-            carry, done = files.load(checkpoint, like)
+            carry, done = files.load(checkpoint, like, mark)
         else:
             carry = begin(key, data, graph, eye, when)
+        if done > rounds:
+            raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
         stop = rounds if until is None else min(until, rounds)
         step = chunk or (max(1, rounds // 50) if progress or checkpoint else max(stop - done, 1))
-        start = done
         while done < stop:
             upto = min(done + step, stop)
             carry = _advance_all(
@@ -382,26 +398,24 @@ def simulate(
             )
             done = upto
             if checkpoint is not None:
-                files.save(checkpoint, carry, done)
+                files.save(checkpoint, carry, done, mark)
             if progress is not None:
                 jax.block_until_ready(carry.state)
                 progress(done)
-        one = jax.tree.map(lambda a: a[0, 0] if replicas is None else a[0, 0, 0], carry.sent)
-        part = (
-            0
-            if carry.parts is None
-            else runtime.size_of(
-                jax.tree.map(
-                    lambda a: a[0, 0] if replicas is None else a[0, 0, 0], carry.parts.part
-                )
-            )
+        lead = (0, 0) if replicas is None else (0, 0, 0)
+        one = jax.tree.map(
+            lambda a: a[lead], (carry.sent, None if carry.parts is None else carry.parts.part)
         )
+        seen = sum(r <= done for r in at)
+        reached = slice(seen) if replicas is None else (slice(None), slice(seen))
         return Run(
             state=carry.state,
             rounds=done,
-            recorded=at,
-            history=carry.records,
-            message_bytes=runtime.size_of(one) + part,
-            messages=runtime.count_messages(first_topology, start, done),
+            recorded=at[:seen],
+            history=carry.records
+            if seen == len(at)
+            else jax.tree.map(lambda a: a[reached], carry.records),
+            message_bytes=runtime.size_of(one),
+            messages=runtime.count_messages(first_topology, 0, done),
             carry=carry,
         )

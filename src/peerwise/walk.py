@@ -16,7 +16,7 @@ import numpy as np
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
 from peerwise.combine.apply import all_finite, one_node
-from peerwise.core import Inbox, Message, Method, State, Tree
+from peerwise.core import Inbox, Message, Method, Shard, State, Tree
 from peerwise.runtime import ADAPT, CHANNEL, INIT, LINKS, MESSAGE, Probe, Run, stage_key
 from peerwise.shards import Shards
 from peerwise.topology import Topology
@@ -79,7 +79,8 @@ def walk(
         message, adapt = jax.jit(method.message), jax.jit(method.adapt)
         combine = jax.jit(partial(one_node, method.combine, hears_itself=topology.server))
         states = [jax.jit(method.init)(stage_key(key, INIT, 0, i), shard[i]) for i in range(n)]
-        slots = _blank_slots(method, states, shard, topology) if method.reply else None
+        blank = _blank_part(method, states[0], shard[0])
+        slots = _blank_slots(blank, topology) if method.reply else None
         sent: list[list[Message]] = []
         seen: dict[str, list[Tree]] = {stage: [] for stage in stages}
 
@@ -101,15 +102,14 @@ def walk(
                 inbox = _open(boxes[i], sent, src, weight, age, t, runtime.float_of(sent[t][i]))
                 if slots is not None and said is not None:
                     to_me = {j: said[j][i] for j in slots[i]}
-                    inbox = _deliver(inbox, boxes[i], src, slots[i], to_me, sent[t], t)
+                    inbox = _deliver(inbox, boxes[i], src, slots[i], to_me, blank, sent[t], t)
                 values.append(combine(states[i].value, sent[t][i].note, inbox))
             states = [State(value, s.memory) for value, s in zip(values, states, strict=True)]
             look("combine", t)
             states = [adapt(stage_key(key, ADAPT, t, i), states[i], shard[i]) for i in range(n)]
             look("adapt", t)
             messages += topology.links_per_round(t)
-        size = runtime.size_of(sent[-1][0]) if sent else 0
-        size += runtime.size_of(next(iter(slots[0].values())).part) if slots else 0
+        size = runtime.size_of((jax.eval_shape(method.message, key, states[0]), blank))
         history = {stage: _stack(list(s)) for stage, s in seen.items() if s}
         return Run(_stack(states), rounds, at, history, size, messages)
 
@@ -141,19 +141,22 @@ def _open(
     )
 
 
-def _blank_slots(
-    method: Method, states: list[State], shard: list[Any], topology: Topology
-) -> list[dict[int, _Slot]]:
+def _blank_part(method: Method, state: State, rows: Shard) -> Tree:
+    """What stands in a slot before the first reply; None where a method has no replies."""
+    if method.reply is None:
+        return None
+    first = method.message(jax.random.key(0), state)
+    heard = Inbox(first.value, first.note, jnp.zeros((), rows.weight.dtype), jnp.int32(-1))
+    shape = jax.eval_shape(method.reply, state, rows, heard)
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
+
+
+def _blank_slots(blank: Tree, topology: Topology) -> list[dict[int, _Slot]]:
     """An empty slot for every neighbour of every node."""
-    assert method.reply is not None
-    first = method.message(jax.random.key(0), states[0])
-    heard = Inbox(first.value, first.note, jnp.zeros((), shard[0].weight.dtype), jnp.int32(-1))
-    shape = jax.eval_shape(method.reply, states[0], shard[0], heard)
-    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
     src = np.asarray(topology(jax.random.key(0), 0).src)
     boxes = _mailboxes(topology, 0)
     return [
-        {int(src[link]): _Slot(blank) for link in boxes[i] if link >= 0} for i in range(len(states))
+        {int(src[link]): _Slot(blank) for link in boxes[i] if link >= 0} for i in range(topology.n)
     ]
 
 
@@ -183,6 +186,7 @@ def _deliver(
     src: np.ndarray,
     mine: dict[int, _Slot],
     to_me: dict[int, Tree],
+    blank: Tree,
     sent: list[Message],
     t: int,
 ) -> Inbox:
@@ -191,7 +195,7 @@ def _deliver(
     for k, link in enumerate(box):
         if link < 0:
             age.append(-1)
-            parts.append(jax.tree.map(jnp.zeros_like, next(iter(mine.values())).part))
+            parts.append(blank)
             continue
         j = int(src[link])
         slot = mine[j]

@@ -71,7 +71,7 @@ def test_run_tells_its_keys(peerwise):
 
 
 def test_figure_2_needs_no_data(peerwise, tmp_path):
-    code, out, _ = peerwise("reproduce", "crc/figure-2")
+    code, _, _ = peerwise("reproduce", "crc/figure-2")
     assert code == 0
     assert (tmp_path / "runs" / "crc-figure-2" / "figure-2.png").exists()
 

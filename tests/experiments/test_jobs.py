@@ -19,8 +19,10 @@ def small(**update):
 def test_shapes_of_an_outcome():
     outcome = run(small(record="all"))
     assert outcome.rounds.tolist() == [1, 2, 3, 4, 5, 6]
-    for name in ("train_error", "test_error", "train_soft_error", "test_soft_error"):
+    for name in ("test_error", "test_soft_error"):
         assert outcome.values[name].shape == (2, 6, 4)
+    for name in ("train_error", "train_soft_error"):  # after the last round only
+        assert outcome.values[name].shape == (2, 1, 4)
     assert outcome.messages == 6 * 2 * 3  # a tree of 4 nodes has 3 edges
     # 3 classes times (1 + 2 * 13 features), and the note with the size
     assert outcome.bytes_per_link == 4 * (3 * 27 + 1)
@@ -136,7 +138,7 @@ def test_a_wrong_name_of_ones_own_is_explained(own):
         run(small(method="own_things:gentel"))
     with pytest.raises(BadSetting, match="cannot import"):
         run(small(method="no_such_module:f"))
-    with pytest.raises(BadSetting, match="must return a peerwise.core.Method"):
+    with pytest.raises(BadSetting, match="must return a"):
         run(small(method="own_things:broken"))
 
 

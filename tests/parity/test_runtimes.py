@@ -26,7 +26,7 @@ ROUNDS = 4
 AT = (1, 3, 4)
 PRECISIONS = {"float64": 1e-12, "float32": 1e-5}  # what DESIGN.md states, of the largest entry
 EQUAL = [4] * N
-RAGGED = [9, 1, 2, 0, 6, 2]
+RAGGED = [6, 1, 5, 0, 5, 1]  # two groups of shards, and a node without rows
 
 
 def rows(sizes, cardinalities=(0, 3, 0), classes=3, share_missing=0.0):
@@ -64,62 +64,51 @@ ours = partial(crc, MODEL, m0=80.0)
 even, uneven = pack(*rows(EQUAL)), pack(*rows(RAGGED))
 
 CASES = {
-    "equal on a tree": Case(ours(), even, TREE),
-    "two iterations, self, ragged, on a lossy star": Case(
-        ours(include_self=True, iterations=2), uneven, topologies.star(N), LOSSY
+    "crc, as the paper has it": Case(ours(), even, TREE),
+    "two iterations, self, ragged, on a star": Case(
+        ours(include_self=True, iterations=2), uneven, topologies.star(N)
     ),
-    "metropolis on a lossy tree": Case(
-        ours(weigh="metropolis"), even, topologies.metropolis(TREE), LOSSY
+    "metropolis, missing values, late": Case(
+        crc(OPEN, m0=80.0, weigh="metropolis"),
+        pack(*rows(EQUAL, share_missing=0.2)),
+        topologies.metropolis(TREE),
+        LATE,
     ),
-    "data size on redrawn trees, late": Case(ours(weigh="data_size"), uneven, REDRAWN, LATE),
-    "data size and self on a lossy server": Case(
+    "data size, ragged, on redrawn trees": Case(ours(weigh="data_size"), uneven, REDRAWN),
+    "data size and self, on a lossy server": Case(
         ours(weigh="data_size", include_self=True), uneven, topologies.server(N), LOSSY
     ),
-    "equal on a late server": Case(ours(), even, topologies.server(N), LATE),
-    "metropolis on a server": Case(
-        ours(weigh="metropolis"), even, topologies.metropolis(topologies.server(N))
-    ),
-    "missing values, late": Case(
-        crc(OPEN, m0=80.0), pack(*rows(RAGGED, share_missing=0.2)), TREE, LATE
-    ),
-    "a hub of many": Case(
-        crc(naive_bayes((0, 2), 2), m0=80.0),
-        pack(*rows([1] * 90, (0, 2), 2)),
-        topologies.star(90),
-        LOSSY,
-        rounds=3,
-    ),
-    "rc, best iterate": Case(rc(MODEL, iterate="best"), pooled(*rows(EQUAL)), topologies.alone(1)),
-    "rc, from maximum likelihood": Case(
-        rc(MODEL, start="ml", lr=0.2), pooled(*rows(EQUAL)), topologies.alone(1)
+    "rc from maximum likelihood, best iterate": Case(
+        rc(MODEL, lr=0.2, start="ml", iterate="best"), pooled(*rows(EQUAL)), topologies.alone(1)
     ),
     "ml": Case(ml(MODEL), even, TREE),
-    "isolated on lossy redrawn trees": Case(isolated(MODEL, lr=0.1), uneven, REDRAWN, LOSSY),
+    "isolated": Case(isolated(MODEL, lr=0.1), even, TREE),
 }
 
 
-def numbers(size, shards=even):
-    """A method whose nodes start with random numbers and only listen."""
+def talking(combine):
+    """A method whose nodes start from a row of their own and only listen."""
 
     def init(key, shard):
-        return State(jax.random.normal(key, (size,), shard.x.dtype), {})
+        return State(shard.x[0], {"size": shard.weight.sum()})
 
     def message(key, state):
-        return Message(state.value, {"size": jnp.ones((), state.value.dtype)})
+        return Message(state.value, state.memory)
 
-    return Method(init, message, Mean(combine.equal()), lambda key, state, shard: state, None)
+    return Method(init, message, combine, lambda key, state, shard: state, None)
 
 
 CASES |= {
-    "median on a lossy tree": Case(
-        numbers(5)._replace(combine=combine.median()), even, TREE, LOSSY
+    "only talking, metropolis on a lossy tree": Case(
+        talking(Mean(combine.metropolis())), even, topologies.metropolis(TREE), LOSSY
     ),
-    "median on a late star": Case(
-        numbers(5)._replace(combine=combine.median()), even, topologies.star(N), LATE
+    "only talking, metropolis on a late server": Case(
+        talking(Mean(combine.metropolis())), even, topologies.metropolis(topologies.server(N)), LATE
     ),
-    "trimmed mean on a lossy server": Case(
-        numbers(5)._replace(combine=combine.trimmed_mean()), even, topologies.server(N), LOSSY
+    "only talking, data size around a hub of many": Case(
+        talking(Mean(combine.data_size())), pack(*rows([1, 2] * 33)), topologies.star(66), rounds=2
     ),
+    "median on a lossy star": Case(talking(combine.median()), even, topologies.star(N), LOSSY),
 }
 
 
@@ -201,8 +190,9 @@ WHOLE = np.random.default_rng(3).integers(-50, 50, (7, 3)).astype(float)  # sums
 SEVEN = pack(WHOLE, np.zeros(7), np.arange(7)[:, None])
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("graph", ["chain", "star", "random_tree"])
+@pytest.mark.parametrize(
+    ("graph", "precision"), [("chain", "float64"), ("star", "float32"), ("random_tree", "float32")]
+)
 def test_sums_relayed_on_a_tree_are_exact_after_its_diameter(graph, precision):
     tree = topologies.named(graph, 7, seed=1)
     diameter = nx.diameter(topologies.graph_of(tree))
@@ -225,7 +215,7 @@ def test_sums_relayed_need_the_whole_diameter():
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_sums_relayed_over_lossy_links_still_arrive(precision):
-    case = Case(RELAY, SEVEN, topologies.random_tree(7, seed=1), LOSSY, rounds=40)
+    case = Case(RELAY, SEVEN, topologies.random_tree(7, seed=1), LOSSY, rounds=20)
     oracle, together, exact = runs(case, precision)
     assert_equal_runs(together, oracle)
     assert_equal_runs(exact, oracle)

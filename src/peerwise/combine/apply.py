@@ -209,5 +209,6 @@ def network(
         new = [_mean(rule, h.of(own), h.of(note), charted, notes, h) for h in heard]
     if heard[0].nodes is None:
         return new[0]
-    place = jnp.argsort(jnp.concatenate([h.nodes for h in heard]))
+    nodes: list[Array] = [h.nodes for h in heard]
+    place = jnp.argsort(jnp.concatenate(nodes))
     return jax.tree.map(lambda *parts: jnp.concatenate(parts)[place], *new)

@@ -98,7 +98,7 @@ def _edges_help(records: list[Record]) -> Claim | None:
     means = [float(np.mean(list(c.ours.values()))) for c in (tree, more, most)]
     return _claim(
         "edges_help",
-        "more sets below 0.01 with 10 edges more than with the tree, and a smaller mean gap",
+        "no fewer sets below 0.01 with 10 edges more than with the tree, and a smaller mean gap",
         f"tree {_counts(tree)}, +10 {_counts(more)}, +80 {_counts(most)}; "
         f"mean gap {means[0]:.3f}, {means[1]:.3f}, {means[2]:.3f}",
         "tree 9 (15), +10 13 (15) of 16",

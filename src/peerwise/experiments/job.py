@@ -12,8 +12,9 @@ from peerwise.core import Method
 from peerwise.errors import BadData, BadSetting
 from peerwise.experiments.names import find
 from peerwise.experiments.setting import Setting
-from peerwise.models.family import Model
 from peerwise.models.algebra import model_for
+from peerwise.models.family import Model
+from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 
@@ -23,10 +24,13 @@ POOLED = ("rc", "ml")  # methods that see all rows at once
 
 
 class Outcome(NamedTuple):
-    """What one setting gave, for every repetition, recorded round and node."""
+    """What one setting gave, for every repetition, recorded round and node.
+
+    Errors on the training rows are measured after the last round only: there are many such rows.
+    """
 
     rounds: np.ndarray  # [r] which rounds were recorded
-    values: dict[str, np.ndarray]  # name -> [repetitions, r, nodes] or [repetitions, r]
+    values: dict[str, np.ndarray]  # name -> [repetitions, r or 1, nodes] or [repetitions, r]
     bytes_per_link: int  # of one message
     messages: int  # sent in all in one repetition
 
@@ -129,7 +133,6 @@ def make_topology(setting: Setting, repetition: int) -> topology.Topology:
 
 def _probe(setting: Setting, part: Split) -> Any:
     return metrics.together(
-        metrics.errors("train", part.x, part.y),
         metrics.errors("test", part.x_test, part.y_test),
         *(_own_probe(name) for name in setting.metrics),
     )
@@ -173,21 +176,30 @@ def run(setting: Setting) -> Outcome:
             go([a], [b], seed=[c], probe=[d])
             for a, b, c, d in zip(shards, each, seeds, probes, strict=True)
         ]
+    states = jax.tree.map(lambda *a: np.concatenate(a), *(run.state for run in runs))
+    values = _at_end(method, states, [metrics.errors("train", p.x, p.y) for p in parts], s)
     if rounds:
         seen = [run.history["adapt"] for run in runs]
-        values = {k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
-    else:  # nothing was learnt round by round: look at the start
-        seen = [
-            probe(method, jax.tree.map(lambda a, i=i: a[i], runs[0].state))
-            for i, probe in enumerate(probes)
-        ]
-        values = {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}
+        values |= {k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
+    else:  # nothing is learnt round by round: look at the start
+        values |= _at_end(method, states, probes, s)
     return Outcome(
         np.array(at or [0]),
         values,
         0 if central else runs[0].message_bytes,
         0 if central or s.method == "isolated" else runs[0].messages,
     )
+
+
+def _at_end(method: Method, states: Any, probes: list[Any], s: Setting) -> dict[str, np.ndarray]:
+    """What the probes see in the final states of the repetitions: [repetitions, 1, ...]."""
+    with precision_of(s.precision) as dtype:
+        look = jax.jit(lambda probe, state: probe(method, state))
+        seen = [
+            look(cast(probe, dtype), jax.tree.map(lambda a, i=i: a[i], states))
+            for i, probe in enumerate(probes)
+        ]
+        return {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}
 
 
 def _alike(shards: list[Any], graphs: Any) -> bool:

@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from peerwise.checkpoint import write_whole
@@ -67,6 +68,7 @@ def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
 def _work(folder: Path, settings: list[Setting]) -> list[tuple[str, str]]:
     """Run settings one after the other; returns the failures of the user's making."""
     failures = []
+    jax.clear_caches()  # programs of other data sets: hundreds of them would fill the memory
     for setting in settings:
         if _path(folder, setting).exists():
             continue

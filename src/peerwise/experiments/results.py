@@ -52,13 +52,17 @@ class Claim(BaseModel):
 
 
 def history_of(setting: Setting, outcome: Outcome, **names: Any) -> pd.DataFrame:
-    """One line for every repetition, recorded round and node of an outcome."""
+    """One line for every repetition, recorded round and node of an outcome.
+
+    What was measured after the last round only is empty before it.
+    """
     arrays = {k: v for k, v in outcome.values.items() if v.ndim == 3}
-    shape = next(iter(arrays.values())).shape
+    shape = outcome.values["test_error"].shape
     grid = np.indices(shape).reshape(3, -1)
     frame = pd.DataFrame({"repetition": grid[0], "round": outcome.rounds[grid[1]], "node": grid[2]})
     for name, value in arrays.items():
-        full = np.broadcast_to(value, shape) if value.shape != shape else value
+        full = np.full(shape, np.nan)
+        full[:, -value.shape[1] :] = value
         frame[name] = full.reshape(-1)
     for name, value in reversed(names.items()):
         frame.insert(0, name, value)

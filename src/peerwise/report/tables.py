@@ -8,7 +8,15 @@ from rich.text import Text
 
 from peerwise.experiments.results import Claim, Record
 
-__all__ = ["claims_table", "item_tables", "sweep_table"]
+__all__ = [
+    "claims_table",
+    "counted",
+    "item_tables",
+    "ours",
+    "plain_cell",
+    "sweep_table",
+    "theirs",
+]
 
 NEAR, CLOSE = 0.05, 0.01
 LABEL_WIDTH, CELL_WIDTH = 24, 13  # characters of the first column and of each other
@@ -103,29 +111,42 @@ def _piece(
         label += " (absent)" if row in absent else ""
         cells = (_cell(by_cell.get((row, c))) for c in headers)
         table.add_row(label, *cells, style="dim" if row in absent else "")
-    shown = {c: _countable([r for r in records if r.setting.get("column") == c]) for c in headers}
-    # a variant of ours has no counterpart in the paper's counts
-    shown = {c: [r for r in rs if r.paper_value is not None] or rs for c, rs in shown.items()}
+    shown = counted(records, headers)
     if any(shown.values()):
         table.add_section()
-        table.add_row("<.01 (<.05), ours", *(_ours(shown[c]) for c in headers), style="bold")
+        table.add_row("<.01 (<.05), ours", *(ours(shown[c]) for c in headers), style="bold")
         table.add_row("  of so many sets", *(str(len(shown[c]) or "") for c in headers))
-        table.add_row("paper, same sets", *(_theirs(shown[c]) for c in headers), style="dim")
+        table.add_row("paper, same sets", *(theirs(shown[c]) for c in headers), style="dim")
         said = ["{} ({})".format(*counts[c]) if c in counts else "" for c in headers]
         if any(said):
             table.add_row("paper's text, of 16", *said, style="dim")
     return table
 
 
-def _ours(records: list[Record]) -> str:
+def counted(records: Sequence[Record], columns: Iterable[str]) -> dict[str, list[Record]]:
+    """The records of each column that count in "gap < 0.01": those that the paper has too.
+
+    A variant of ours has no counterpart in the paper's counts; where it printed nothing, all count.
+    """
+    shown = {c: _countable([r for r in records if r.setting.get("column") == c]) for c in columns}
+    return {c: [r for r in rs if r.paper_value is not None] or rs for c, rs in shown.items()}
+
+
+def plain_cell(record: Record) -> str:
+    """A cell as plain text: ours, then the paper's."""
+    return f"{_number(record.value, record.metric)} {_printed(record.paper_value, record.metric)}"
+
+
+def ours(records: list[Record]) -> str:
+    """On how many sets the gap is < 0.01 (< 0.05)."""
     values = [r.value for r in records if r.value is not None]
     if not values:
         return ""
     return f"{sum(v < CLOSE for v in values)} ({sum(v < NEAR for v in values)})"
 
 
-def _theirs(records: list[Record]) -> str:
-    """Two printed decimals leave open whether 0.01 was below 0.01: a range where they do."""
+def theirs(records: list[Record]) -> str:
+    """The same of the paper; two decimals leave open if 0.01 was below 0.01: a range where so."""
     values = [r.paper_value for r in records if r.paper_value is not None]
     if not values:
         return ""

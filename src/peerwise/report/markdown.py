@@ -1,0 +1,57 @@
+"""A reproduction as a Markdown page: for the docs, or to send to somebody."""
+
+from pathlib import Path
+
+from peerwise.experiments import crc
+from peerwise.experiments.crc_paper import COUNTS
+from peerwise.experiments.results import Record, read_folder
+from peerwise.report import tables
+
+__all__ = ["page"]
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _table(item: str, records: list[Record]) -> list[str]:
+    columns = crc.ITEMS[item].columns
+    by_cell = {(r.dataset, r.setting.get("column")): r for r in records}
+    present = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
+    lines = [
+        _row(["data set", *(c.title for c in columns)]),
+        _row(["---", *("---:" for _ in columns)]),
+    ]
+    for name in present:
+        found = [by_cell[name, c.name] for c in columns]
+        lines.append(_row([name, *(tables.plain_cell(r) for r in found)]))
+    counted = tables.counted(records, [c.name for c in columns])
+    if any(counted.values()):
+        lines.append(_row(["**<.01 (<.05), ours**", *(tables.ours(r) for r in counted.values())]))
+        lines.append(_row(["of so many sets", *(str(len(r) or "") for r in counted.values())]))
+        lines.append(_row(["paper, same sets", *(tables.theirs(r) for r in counted.values())]))
+        said = COUNTS.get(item, {})
+        cells = ["{} ({})".format(*said[c]) if c in said else "" for c in counted]
+        if any(cells):
+            lines.append(_row(["paper's text, of 16", *cells]))
+    return lines
+
+
+def page(folder: Path) -> str:
+    """Every table of a run folder, each cell ours and then the paper's, and the claims."""
+    records, claims, _ = read_folder(folder)
+    lines = ["Each cell: ours, then the paper's; `·` = not printed, `-` = no number of ours.", ""]
+    for item in dict.fromkeys(r.item for r in records):
+        found = crc.ITEMS[item]
+        if not found.columns:
+            continue
+        mine = [r for r in records if r.item == item]
+        lines += [f"## Table {item.partition('-')[2]}. {found.title}", "", f"{found.about}.", ""]
+        lines += [*_table(item, mine), ""]
+    if claims:
+        lines += ["## The paper's claims", "", _row(["claim", "held when", "ours", "paper", ""])]
+        lines.append(_row(["---"] * 5))
+        for c in claims:
+            verdict = "**held**" if c.held else "**not held**"
+            lines.append(_row([c.claim, c.rule, c.ours, c.paper, verdict]))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,130 @@
+"""The CRC paper's claims: on bundled digits everywhere, on the paper's own sets where they are."""
+
+import numpy as np
+import pytest
+
+from peerwise.experiments import crc
+from peerwise.experiments.crc_claims import check
+from peerwise.experiments.crc_paper import TABLES
+from peerwise.experiments.job import run
+from peerwise.experiments.reproduce import reproduce
+from peerwise.experiments.results import Record
+from peerwise.experiments.setting import Setting
+
+DIGITS = Setting(data="digits", nodes=24, rows=50, repetitions=2, test_rows=500)
+MORE = {"topology": "tree_plus", "topology_options": {"extra": 60}}
+
+
+def error(setting, part="test", **update):
+    return run(setting.model_copy(update=update)).values[f"{part}_error"][:, -1].mean()
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return {
+        "rc": error(DIGITS, method="rc"),
+        "ml": error(DIGITS, method="ml"),
+        "isolated": error(DIGITS, method="isolated"),
+        "crc": error(DIGITS),
+    }
+
+
+def test_crc_beats_maximum_likelihood_on_all_rows_and_nodes_alone(digits):
+    assert digits["rc"] < digits["crc"] < digits["ml"] < digits["isolated"]
+    assert digits["crc"] - digits["rc"] < 0.05
+
+
+def test_more_edges_close_the_gap(digits):
+    assert error(DIGITS, **MORE) - digits["rc"] < (digits["crc"] - digits["rc"]) / 2
+
+
+def test_edges_close_what_one_class_a_node_opens():
+    drift = DIGITS.model_copy(update={"partition": "label_drift"})
+    reference = error(drift, method="rc")
+    tree, more = error(drift) - reference, error(drift, **MORE) - reference
+    assert tree > 0.05
+    assert more < tree / 2
+
+
+def test_more_local_iterations_cut_the_rounds(digits):
+    def first_below(iterations):
+        outcome = run(DIGITS.model_copy(update={"record": "all", "iterations": iterations}))
+        curve = outcome.values["test_error"].mean((0, 2))
+        return outcome.rounds[np.flatnonzero(curve < digits["rc"] + 0.03)[0]]
+
+    assert first_below(3) < first_below(1)
+
+
+# 'secondary' is a case of its own, below
+TABULAR = ("skin", "pulsar", "default", "soft", "adult", "smartgrid", "letter")
+
+
+@pytest.fixture(scope="module")
+def paper_row(data_folder):
+    found = {row.name: row for row in crc.datasets()}
+
+    def measure(name, **update):
+        setting = crc.base(found[name], quick=True).model_copy(update={"test_rows": 4000, **update})
+        return setting, TABLES["table-3"][name]
+
+    return measure
+
+
+@pytest.mark.parametrize("name", TABULAR)
+def test_table_3_on_the_papers_own_sets(paper_row, name):
+    setting, printed = paper_row(name)
+    rc = error(setting, method="rc")
+    assert rc == pytest.approx(printed["rc_test_error"], abs=0.025)
+    assert error(setting) - rc < printed["crc_test_gap"] + 0.02
+
+
+def test_secondary_mushroom_is_as_good_as_the_papers_from_the_start_its_algorithm_1_prints(
+    paper_row,
+):
+    """From the uniform start RC ends near .26, the paper's table says .22; from maximum likelihood
+    it ends there. The error also moves by ±.03 with the order in which names become codes."""
+    setting, printed = paper_row("secondary")
+    uniform, from_ml = error(setting, method="rc"), error(setting, method="rc", start="ml")
+    assert from_ml == pytest.approx(printed["rc_test_error"], abs=0.025)
+    assert uniform - from_ml > 0.02
+    assert error(setting) - uniform < printed["crc_test_gap"] + 0.02
+
+
+def test_letter_does_not_break_as_the_papers_runs_do(paper_row):
+    setting, printed = paper_row("letter")
+    gap = error(setting) - error(setting, method="rc")
+    assert gap < 0.1 < printed["crc_test_gap"]
+
+
+def _record(item, column, dataset, value):
+    return Record(
+        paper="crc",
+        item=item,
+        dataset=dataset,
+        setting={"method": "crc", "column": column},
+        metric="test_gap",
+        value=value,
+        std=None,
+        reps=1,
+        paper_value=TABLES[item][dataset][column],
+    )
+
+
+def test_a_claim_can_fail_and_says_with_what_numbers():
+    def records(more):
+        columns = {"tree": 0.02, "+10": more, "+80": 0.0}
+        return [_record("table-4", c, d, v) for c, v in columns.items() for d in ("skin", "adult")]
+
+    (held,) = check(records(0.005))
+    (not_held,) = check(records(0.03))
+    assert (held.name, held.held, not_held.held) == ("edges_help", True, False)
+    assert "mean gap 0.020, 0.030" in not_held.ours
+    assert check([]) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("item", [i for i in crc.ITEMS if i not in ("table-1", "figure-2")])
+def test_every_table_at_full_size(data_folder, tmp_path, item):
+    found = reproduce([item], tmp_path)
+    assert not found.failures
+    assert all(c.held is not None for c in found.claims)
