@@ -13,7 +13,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from peerwise.core import Array, Method, State, Tree
-from peerwise.errors import UnknownName
+from peerwise.errors import BadData, UnknownName
 
 __all__ = [
     "bytes_per_link",
@@ -53,9 +53,11 @@ def errors(name: str, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = 
     It records `{name}_error` and `{name}_soft_error`. Rows count equally, or by `weight`.
     """
     rows = len(y)
+    if not rows:
+        raise BadData(f"there are no {name} rows to measure errors on")
     weight = np.ones(rows) if weight is None else np.asarray(weight, float)
-    size = min(BLOCK, max(rows, 1))
-    blocks = max(-(-rows // size), 1)
+    size = min(BLOCK, rows)
+    blocks = -(-rows // size)
     pad = blocks * size - rows
 
     def cut(a: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from peerwise.core import Array, Mean, Method, State, Tree, node_key
+from peerwise.core import Array, Mean, Method, Slots, State, Tree, node_key
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.topology import Topology
 
@@ -96,6 +96,11 @@ def check(
         raise BadSetting(
             f"this weigh rule needs links with {needed} weights: "
             f"wrap the topology in topology.{needed}(...)"
+        )
+    if isinstance(method.combine, Slots) and topology.server:
+        raise BadSetting(
+            "a rule over slots would count a node twice on a server, which sends its own message "
+            "back to it: use topology.complete"
         )
     if method.reply is not None:
         if lag:

@@ -27,6 +27,8 @@ from peerwise.topology import Topology
 
 __all__ = ["Run", "simulate"]
 
+BLOCK = 512  # nodes that learn side by side on a CPU
+
 
 class Parts(NamedTuple):
     """What replies delivered: the newest part in every slot, and how the last round arrived."""
@@ -41,7 +43,7 @@ class Carry(NamedTuple):
     """Everything that the next round needs."""
 
     state: State  # [n, ...]
-    sent: Message  # [pages, n, ...] the messages of the last rounds
+    sent: Message  # [pages, n, ...] the messages of the last rounds; no page if none is read again
     parts: Parts | None
     records: dict[str, Tree]  # stage -> [recorded, ...]
 
@@ -84,14 +86,35 @@ def _each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
     return jax.lax.map(lambda row: sealed(*row), args)
 
 
+def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
+    """f(*rows), on a CPU for a block of nodes after the other; the last may overlap the one before.
+
+    What a block needs stays in the cache, and what it needs in between is never held for all.
+    """
+    n = jax.tree.leaves(rows)[0].shape[0]
+    if n <= BLOCK or jax.default_backend() != "cpu":
+        return f(*rows)
+    blocks = -(-n // BLOCK)
+    size = -(-n // blocks)
+
+    def block(b: Any, done: Tree) -> Tree:
+        at = jnp.minimum(b * size, n - size)
+        new = f(*jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, size), rows))
+        put = jax.lax.dynamic_update_slice_in_dim
+        return jax.tree.map(lambda old, a: put(old, a, at, 0), done, new)
+
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *rows))
+    return jax.lax.fori_loop(0, blocks, block, blank)
+
+
 def _each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -> Tree:
     """f for every node with its shard, group by group, in the order of the nodes."""
+    each = partial(_each, plan, f)
+    if not plan.exact:
+        each = partial(_in_blocks, each)
     if len(shards.groups) == 1:
-        return _each(plan, f, *args, shards.groups[0].shard)
-    parts = [
-        _each(plan, f, *jax.tree.map(lambda a, g=g: a[g.nodes], args), g.shard)
-        for g in shards.groups
-    ]
+        return each(*args, shards.groups[0].shard)
+    parts = [each(*jax.tree.map(lambda a, g=g: a[g.nodes], args), g.shard) for g in shards.groups]
     place = jnp.argsort(jnp.concatenate([g.nodes for g in shards.groups]))
     return jax.tree.map(lambda *a: jnp.concatenate(a)[place], *parts)
 
@@ -112,7 +135,8 @@ def _begin(
     state = _each_shard(plan, _keyed(method.init), shards, _keys(key, INIT, 0, n))
     message = jax.eval_shape(jax.vmap(method.message), jax.random.split(key, n), state)
     blank = partial(jax.tree.map, lambda a: jnp.zeros(a.shape, a.dtype))
-    sent = jax.tree.map(lambda a: jnp.zeros((plan.pages, *a.shape), a.dtype), message)
+    pages = plan.pages if plan.pages > 1 else 0
+    sent = jax.tree.map(lambda a: jnp.zeros((pages, *a.shape), a.dtype), message)
     records = {}
     if probe is not None:
         seen = jax.eval_shape(lambda s: probe(method, s), state)
@@ -244,15 +268,23 @@ def _advance(
 
     def one_round(t: Any, carry: Carry) -> Carry:
         out = _each(plan, _keyed(method.message), _keys(key, MESSAGE, t, n), carry.state)
-        sent = jax.tree.map(lambda kept, new: kept.at[t % plan.pages].set(new), carry.sent, out)
+        kept = carry.sent
+        if plan.pages == 1:
+            sent = jax.tree.map(lambda new: new[None], out)
+        else:
+            sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
         carry = carry._replace(sent=sent)
         heard = _hear(plan, carry, key, t, topology, channel)
         parts = None
         if method.reply is not None:
             parts, answered = _reply(plan, carry, t, heard[0], shards)
             heard = (answered,)
-        value = _combine(plan, carry, t, heard, topology)
-        carry = carry._replace(parts=parts, state=State(value, carry.state.memory))
+        # A loop of one turn: XLA fuses an operation into each of its users, but not across a loop.
+        # Without it the mean over the neighbours is computed again wherever adapt reads it.
+        value = jax.lax.fori_loop(
+            t, t + 1, lambda *_: _combine(plan, carry, t, heard, topology), carry.state.value
+        )
+        carry = carry._replace(parts=parts, sent=kept, state=State(value, carry.state.memory))
         carry = _look(plan, "combine", carry, t, probe, at)
         state = _each_shard(
             plan, _keyed(method.adapt), shards, _keys(key, ADAPT, t, n), carry.state
@@ -402,9 +434,10 @@ def simulate(
             if progress is not None:
                 jax.block_until_ready(carry.state)
                 progress(done)
-        lead = (0, 0) if replicas is None else (0, 0, 0)
+        lead = 2 if replicas is None else 3
         one = jax.tree.map(
-            lambda a: a[lead], (carry.sent, None if carry.parts is None else carry.parts.part)
+            lambda a: jax.ShapeDtypeStruct(a.shape[lead:], a.dtype),
+            (carry.sent, None if carry.parts is None else carry.parts.part),
         )
         seen = sum(r <= done for r in at)
         reached = slice(seen) if replicas is None else (slice(None), slice(seen))

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score
 from peerwise import metrics
 from peerwise import topology as topologies
 from peerwise.core import Method, State
-from peerwise.errors import UnknownName
+from peerwise.errors import BadData, UnknownName
 from peerwise.methods import crc
 from peerwise.models import log_posterior, naive_bayes, statistics
 from peerwise.shards import pack
@@ -221,3 +221,8 @@ def test_federated_error_is_the_mean_of_the_nodes_own_errors(kind):
 def test_an_unknown_kind_of_weights_is_refused():
     with pytest.raises(UnknownName, match="did you mean 'nodes'"):
         metrics.federated_weights(np.zeros(3), "node")
+
+
+def test_errors_on_no_rows_are_refused():
+    with pytest.raises(BadData, match="no test rows"):
+        metrics.errors("test", np.zeros((0, 2)), np.zeros(0))

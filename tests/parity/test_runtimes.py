@@ -1,5 +1,6 @@
 """The runtimes run the same method: side by side, node after node, and in plain Python."""
 
+import importlib
 from functools import partial
 from typing import NamedTuple
 
@@ -155,6 +156,16 @@ def test_all_runtimes_agree(name, precision):
     assert jax.tree.leaves(oracle.state)[0].dtype == precision
     assert_equal_runs(together, oracle, PRECISIONS[precision])
     assert_equal_runs(exact, oracle)
+
+
+def test_nodes_in_blocks_are_as_nodes_at_once(monkeypatch):
+    """Many nodes learn a block after the other; here two blocks of four, which share a node."""
+    monkeypatch.setattr(importlib.import_module("peerwise.simulate"), "BLOCK", 4)
+    method = crc(MODEL, m0=81.0)  # compiled for these blocks and for nothing else
+    shards, tree = pack(*rows([3] * 7)), topologies.random_tree(7)
+    options = {"precision": "float64", "probe": look, "at": [1, 3]}
+    oracle, blocks = (run(method, shards, tree, 3, **options) for run in (walk, simulate))
+    assert_equal_runs(blocks, oracle, 1e-12)
 
 
 # --- messages addressed to one neighbour: sums relayed along a tree

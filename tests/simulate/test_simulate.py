@@ -55,6 +55,9 @@ def listener(rule, value=lambda key, shard: shard.x[0]):
     return Method(init, message, rule, lambda key, state, shard: state, None)
 
 
+TALK = listener(Mean(combine.equal()))
+
+
 def leaves(run):
     return [np.asarray(a) for a in jax.tree.leaves((run.state, run.history))]
 
@@ -109,7 +112,7 @@ def test_a_method_is_traced_once_however_many_rounds_and_chunks():
         traced.append("probe")
         return state.value
 
-    method = listener(Mean(combine.equal()))._replace(adapt=adapt)
+    method = TALK._replace(adapt=adapt)
     simulate(method, DATA, TREE, 6, probe=see, chunk=2)
     assert traced.count("adapt") == 1
     before = len(traced)
@@ -121,10 +124,10 @@ def test_a_method_is_traced_once_however_many_rounds_and_chunks():
 
 
 def test_history_is_what_the_probe_saw_after_each_chosen_round():
-    run = simulate(OURS, DATA, TREE, 5, probe=look, at=[4, 1, 4], stages=("adapt", "combine"))
-    assert run.recorded == (1, 4)
+    run = simulate(OURS, DATA, TREE, 5, probe=look, at=[4, 1, 4, 3], stages=("adapt", "combine"))
+    assert run.recorded == (1, 3, 4)
     for stage in ("combine", "adapt"):
-        assert run.history[stage].shape == (2, N, 2, MODEL.size)
+        assert run.history[stage].shape == (3, N, 2, MODEL.size)
     for row, t in enumerate(run.recorded):
         short = simulate(OURS, DATA, TREE, t)
         np.testing.assert_array_equal(run.history["adapt"][row], short.state.value)
@@ -134,7 +137,7 @@ def test_history_is_what_the_probe_saw_after_each_chosen_round():
 
 
 def test_by_default_the_last_round_is_recorded_after_adapt():
-    run = simulate(OURS, DATA, TREE, 3, probe=look)
+    run = simulate(TALK, DATA, TREE, 3, probe=look)
     assert run.recorded == (3,)
     assert list(run.history) == ["adapt"]
     np.testing.assert_array_equal(run.history["adapt"][0], run.state.value)
@@ -144,12 +147,13 @@ def test_no_rounds_are_the_start():
     for run in (simulate, walk):
         done = run(OURS, DATA, TREE, 0)
         assert (done.rounds, done.recorded, done.messages) == (0, (), 0)
+        assert done.message_bytes == 4 * (2 * MODEL.size + 1)  # statistics and the number of rows
         start = np.asarray(MODEL.uniform(60.0, np.float32))
         np.testing.assert_array_equal(done.state.value, np.tile(start, (N, 1, 1)))
 
 
 def test_no_recorded_rounds_are_no_records():
-    run = simulate(OURS, DATA, TREE, 2, probe=look, at=[])
+    run = simulate(TALK, DATA, TREE, 2, probe=look, at=[])
     assert run.recorded == ()
     assert run.history["adapt"].shape[0] == 0
 
@@ -195,7 +199,7 @@ def test_draws_do_not_change_with_precision_but_with_the_seed():
 
 def test_precision_leaves_the_global_mode_as_it_was():
     before = jax.config.jax_enable_x64
-    run = simulate(OURS, DATA, TREE, 1, precision="float64")
+    run = simulate(TALK, DATA, TREE, 1, precision="float64")
     assert run.state.value.dtype == np.float64
     assert jax.config.jax_enable_x64 == before
     assert jnp.ones(1).dtype == np.float32
@@ -224,7 +228,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted(way):
     method, options = WAYS[way]
     for k in range(7):
         part = simulate(method, DATA, TREE, 6, until=k, **options)
-        assert part.rounds == k
+        assert (part.rounds, part.messages) == (k, k * 2 * (N - 1))
         assert part.recorded == tuple(t for t in (1, 3, 6) if t <= k)
         assert all(len(seen) == len(part.recorded) for seen in part.history.values())
         assert_same_run(simulate(method, DATA, TREE, 6, resume=part, **options), uninterrupted(way))
@@ -427,7 +431,7 @@ def test_a_message_that_is_not_finite_counts_as_unheard(runtime, poison):
     x = np.arange(2.0 * N).reshape(N, 2)
     x[1, 0] = poison
     each = pack(x, np.zeros(N), np.arange(N)[:, None])
-    run = runtime(listener(Mean(combine.equal())), each, topologies.chain(N), 1)
+    run = runtime(TALK, each, topologies.chain(N), 1)
     got = np.asarray(run.state.value)
     np.testing.assert_array_equal(got[0], x[0])
     np.testing.assert_array_equal(got[2], x[3])
@@ -470,7 +474,7 @@ def test_on_a_server_a_broken_message_is_left_out_of_the_total():
     x = np.arange(2.0 * N).reshape(N, 2)
     x[1, 0] = np.nan
     each = pack(x, np.zeros(N), np.arange(N)[:, None])
-    got = np.asarray(simulate(listener(Mean(combine.equal())), each, topologies.server(N), 1)[0][0])
+    got = np.asarray(simulate(TALK, each, topologies.server(N), 1)[0][0])
     np.testing.assert_allclose(got, np.tile(np.delete(x, 1, 0).mean(0), (N, 1)), rtol=1e-6)
 
 
@@ -493,8 +497,15 @@ def test_a_late_message_is_the_one_sent_then():
     def adapt(key, state, shard):
         return State(state.value * 10, state.memory)
 
-    method = listener(Mean(combine.equal()))._replace(adapt=adapt)
-    run = simulate(method, two, topologies.chain(2), 3, channel=delay(1), probe=look, at=[1, 2, 3])
+    run = simulate(
+        TALK._replace(adapt=adapt),
+        two,
+        topologies.chain(2),
+        3,
+        channel=delay(1),
+        probe=look,
+        at=[1, 2, 3],
+    )
     got = np.asarray(run.history["adapt"])[..., 0]
     # round 1: nothing heard, own * 10; round 2: hears the first messages, 2 and 1; and so on
     assert got.tolist() == [[10, 20], [20, 10], [200, 100]]
@@ -529,9 +540,9 @@ def test_the_age_of_a_message_reaches_the_rule():
     ids=["tree", "server", "complete", "alone"],
 )
 def test_messages_and_their_bytes_are_counted(runtime, graph, each_round):
-    run = runtime(OURS, DATA, graph, 3)
+    run = runtime(TALK, DATA, graph, 3)
     assert run.messages == 3 * each_round
-    assert run.message_bytes == 4 * (2 * MODEL.size + 1)  # statistics and the number of rows
+    assert run.message_bytes == 2 * 4  # two numbers in single precision
     assert metrics.bytes_per_link(run) == run.message_bytes
 
 
@@ -541,12 +552,12 @@ def test_a_redrawn_graph_counts_the_links_of_each_round():
     assert len(set(counts)) > 1
     draw = partial(topologies.erdos_renyi, N, 0.5)
     graph = topologies.redrawn(draw, every=2, rounds=6)
-    run = simulate(OURS, DATA, graph, 6)
+    run = simulate(TALK, DATA, graph, 6)
     assert run.messages == sum(graph.links_per_round(t) for t in range(6))
 
 
 def test_double_precision_doubles_the_bytes():
-    one, two = (simulate(OURS, DATA, TREE, 1, precision=p) for p in ("float32", "float64"))
+    one, two = (simulate(TALK, DATA, TREE, 1, precision=p) for p in ("float32", "float64"))
     assert two.message_bytes == 2 * one.message_bytes
 
 
@@ -576,3 +587,9 @@ def test_what_cannot_run_is_refused(runtime, wrong, error, says):
     given = {"method": OURS, "shards": DATA, "topology": TREE, "rounds": 3, "probe": look}
     with pytest.raises(error, match=says):
         runtime(**{**given, **wrong})
+
+
+def test_slot_rules_are_refused_on_a_server():
+    method = OURS._replace(combine=combine.median())
+    with pytest.raises(BadSetting, match="twice on a server"):
+        simulate(method, DATA, topologies.server(N), 1)

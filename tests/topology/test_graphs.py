@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused_with_what_was_given(make, message):
     ],
 )
 def test_a_graph_that_falls_apart_is_given_up(monkeypatch, make, message):
-    monkeypatch.setattr(topology, "_TRIES", 1)
+    monkeypatch.setattr(topology.graphs, "_TRIES", 1)
     with pytest.raises(BadSetting, match=message):
         make()
 

@@ -19,7 +19,7 @@ UNROLLED = 16  # slots accumulated without a loop: faster on a CPU up to about t
 def all_finite(tree: Tree) -> Array:
     """For each entry along axis 0: whether everything it holds is finite."""
     flags = [
-        jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(1)
+        (leaf * 0).reshape(leaf.shape[0], -1).sum(1) == 0  # a sum is quicker than `all`
         for leaf in jax.tree.leaves(tree)
         if jnp.issubdtype(leaf.dtype, jnp.floating)
     ]

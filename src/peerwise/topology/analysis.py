@@ -80,6 +80,7 @@ def spectral_gap(topology: Topology, *, include_self: bool = True, t: int = 0) -
     Differences between nodes shrink by 1 - gap a round; at 0 they never vanish (a graph in pieces,
     or a tree whose nodes do not count themselves).
 
+    >>> from peerwise.topology import chain, complete
     >>> round(spectral_gap(complete(5)), 6), round(spectral_gap(chain(5), include_self=False), 6)
     (1.0, 0.0)
     """

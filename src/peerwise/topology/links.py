@@ -172,6 +172,7 @@ def metropolis(topology: Topology) -> Topology:
     What they lack to 1 stays with the node, so that the mixing matrix is doubly stochastic and the
     limit weighs every node alike. Xiao, Boyd and Lall (2005). Needs links in both directions.
 
+    >>> from peerwise.topology import chain
     >>> [round(w, 3) for w in metropolis(chain(4)).links.weight[0].tolist()]
     [0.333, 0.333, 0.333, 0.333, 0.333, 0.333]
     """

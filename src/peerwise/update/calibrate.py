@@ -22,13 +22,13 @@ def calibrate(model: Model, iterations: int = 1) -> Callable[[Array, Shard], tup
 
     def update(s: Array, shard: Shard) -> tuple[Array, Array]:
         phi = model.features(shard.x)
-        target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype)
-        weight = shard.weight.astype(phi.dtype)[:, None]
+        target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
+        weight = shard.weight.astype(phi.dtype)[None]
         guards = jnp.zeros((), jnp.int32)
         for _ in range(iterations):
             theta = model.theta(s)
             posterior = jax.nn.softmax(jnp.matmul(phi, theta.weight.T, precision="highest"))
-            s = s + jnp.matmul(((target - posterior) * weight).T, phi, precision="highest")
+            s = s + jnp.matmul((target - posterior.T) * weight, phi, precision="highest")
             guards += theta.guards
         return s, guards
 
