@@ -38,10 +38,9 @@ def main() -> None:
     kinds = {"groups of similar size": shards, "padded to the largest": padded(shards)}
     ends = [np.asarray(run(method, kind, tree, 4)) for kind in kinds.values()]
     assert np.allclose(*ends, rtol=1e-3, atol=1e-4 * np.abs(ends[0]).max())
-    took = {
-        name: per_round(partial(run, method, kind, tree), 2, 18, least=4, budget=6)
-        for name, kind in kinds.items()
-    }
+    took = per_round(
+        {name: (partial(run, method, kind, tree), 2, 18) for name, kind in kinds.items()}, budget=10
+    )
     base = took["groups of similar size"]
     show(
         f"CRC with {NODES:,} nodes of {sizes.min()} to {sizes.max()} rows, log-uniform",

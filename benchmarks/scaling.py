@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.tools import network, per_round, run, show, verdict
 from peerwise import topology as topologies
@@ -20,11 +21,10 @@ GRAPHS: dict[str, Callable[[int], Topology]] = {
 }
 
 
-def round_time(n: int, graph: Callable[[int], Topology] | None = None) -> float:
-    """Seconds of a round of n nodes: on a random tree, or on the given graph."""
-    method, shards, tree = network(n, FEATURES, CLASSES, ROWS)
-    links = tree if graph is None else graph(n)
-    return per_round(partial(run, method, shards, links), *ROUNDS[n], least=4, budget=6)
+def runner(n: int, graph: Callable[[int], Topology] = topologies.random_tree) -> Any:
+    """Runs n nodes on a graph, and the few and many rounds to time."""
+    method, shards, _ = network(n, FEATURES, CLASSES, ROWS)
+    return partial(run, method, shards, graph(n)), *ROUNDS[n]
 
 
 def peak() -> float:
@@ -51,7 +51,7 @@ def run_once(n: int) -> None:
 
 
 def main() -> None:
-    times = {n: round_time(n) for n in SIZES}
+    times = per_round({n: runner(n) for n in SIZES}, budget=40)
     rows = []
     for i, (n, took) in enumerate(times.items()):
         growth = goal = ""
@@ -74,8 +74,8 @@ def main() -> None:
             f"{LINEAR:g} {verdict(whole <= LINEAR)}",
         )
     )
-    for name, graph in GRAPHS.items():
-        took = round_time(most, graph)
+    others = per_round({name: runner(most, graph) for name, graph in GRAPHS.items()}, budget=10)
+    for name, took in others.items():
         rows.append((f"{name}, {most:,}", f"{took * 1e3:.2f}", f"{took / most * 1e6:.1f}", "", ""))
     show(
         f"CRC as the network grows: {ROWS} rows a node, {FEATURES} features, {CLASSES} classes",

@@ -1,7 +1,8 @@
 """What the benchmarks share: networks to run on, fair timing, tables."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -53,8 +54,8 @@ def seconds(f: Callable[[], Any]) -> float:
 
 
 def race(
-    runners: dict[str, Callable[[], Any]], least: int = 5, budget: float = 4
-) -> dict[str, float]:
+    runners: Mapping[Any, Callable[[], Any]], least: int = 5, budget: float = 4
+) -> dict[Any, float]:
     """The shortest time of each, in turns: whoever else uses the machine slows them all alike.
 
     One call before counts for nothing (it compiles); then at least `least` turns, and more until
@@ -71,10 +72,20 @@ def race(
     return best
 
 
-def per_round(run_rounds: Callable[[int], Any], few: int, many: int, **options: Any) -> float:
-    """Seconds of a round, free of what a run costs once: (many - few rounds) / difference."""
-    best = race({"few": lambda: run_rounds(few), "many": lambda: run_rounds(many)}, **options)
-    return (best["many"] - best["few"]) / (many - few)
+def per_round(
+    runners: Mapping[Any, tuple[Callable[[int], Any], int, int]], **options: Any
+) -> dict[Any, float]:
+    """Seconds of a round of each, free of what a run costs once: name -> (run, few, many rounds)."""
+    calls = {
+        (name, rounds): partial(f, rounds)
+        for name, (f, few, many) in runners.items()
+        for rounds in (few, many)
+    }
+    best = race(calls, **options)
+    return {
+        name: (best[name, many] - best[name, few]) / (many - few)
+        for name, (_, few, many) in runners.items()
+    }
 
 
 def verdict(good: bool) -> str:

@@ -247,6 +247,7 @@ def test_quantised_and_plain_features(tmp_path):
         ("train-images-idx3-ubyte.gz", gzip.compress(b"")),
         ("train-labels-idx1-ubyte.gz", idx(DIGITS[:199])),
     ],
+    ids=["cut off", "not gzip", "not bytes", "too short", "empty", "a label too few"],
 )
 def test_damaged_idx_files(tmp_path, file, content):
     files = write_idx(tmp_path)
