@@ -75,7 +75,7 @@ def race(
 def per_round(
     runners: Mapping[Any, tuple[Callable[[int], Any], int, int]], **options: Any
 ) -> dict[Any, float]:
-    """Seconds of a round of each, free of what a run costs once: name -> (run, few, many rounds)."""
+    """Seconds of a round, free of what a run costs once: name -> (run, few rounds, many rounds)."""
     calls = {
         (name, rounds): partial(f, rounds)
         for name, (f, few, many) in runners.items()
