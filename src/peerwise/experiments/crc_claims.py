@@ -14,7 +14,7 @@ MOST = 0.75  # a claim about "the data sets" is held when it is true of so many 
 
 
 class _Numbers(NamedTuple):
-    """A column of a table, ours and the paper's, on the sets where both are there."""
+    """A column of a table: ours on the paper's sets at hand, and the paper's."""
 
     ours: dict[str, float]
     paper: dict[str, float]
@@ -22,7 +22,7 @@ class _Numbers(NamedTuple):
 
 def _column(records: list[Record], item: str, column: str) -> _Numbers:
     found = [r for r in records if r.item == item and r.setting.get("column") == column]
-    ours = {r.dataset: r.value for r in found if r.value is not None and r.paper_value is not None}
+    ours = {r.dataset: r.value for r in found if r.value is not None and r.dataset in TABLES[item]}
     printed = {name: row[column] for name, row in TABLES[item].items()}
     return _Numbers(ours, {name: v for name, v in printed.items() if v is not None})
 

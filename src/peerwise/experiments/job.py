@@ -183,11 +183,12 @@ def run(setting: Setting) -> Outcome:
         values |= {k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
     else:  # nothing is learnt round by round: look at the start
         values |= _at_end(method, states, probes, s)
+    silent = central or s.method == "isolated"
     return Outcome(
         np.array(at or [0]),
         values,
-        0 if central else runs[0].message_bytes,
-        0 if central or s.method == "isolated" else runs[0].messages,
+        0 if silent else runs[0].message_bytes,
+        0 if silent else runs[0].messages,
     )
 
 

@@ -175,19 +175,26 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def sweep_table(title: str, records: Sequence[Record], varied: Sequence[str]) -> Table:
-    """A run of one's own: a row a setting, what varies first, then every metric as mean ± std."""
-    metrics = list(dict.fromkeys(r.metric for r in records))
+    """A run of one's own: a row a setting, what varies first, then metrics as mean ± std.
+
+    Soft errors and the gap on training rows are left to results.json: a table is to be looked at.
+    """
+    found = dict.fromkeys(r.metric for r in records)
+    first = [m for m in ("test_error", "test_gap", "train_error", "node_std") if m in found]
+    hidden = ("train_gap", "train_soft_error", "test_soft_error", *first)
+    metrics = [*first, *(m for m in found if m not in hidden)]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for name in varied:
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for metric in metrics:
-        table.add_column(metric.replace("_", " "), justify="right")
+        header = metric.replace("_", "\n", 1).replace("_", " ")
+        table.add_column(header, justify="right", no_wrap=True)
     rows: dict[str, list[Record]] = {}
     for record in records:
         rows.setdefault(repr([record.setting.get(v) for v in varied]), []).append(record)
     for cells in rows.values():
-        found = {r.metric: r for r in cells}
-        values = [_mean_std(found.get(m)) for m in metrics]
+        by_metric = {r.metric: r for r in cells}
+        values = [_mean_std(by_metric.get(m)) for m in metrics]
         table.add_row(*(str(cells[0].setting.get(v)) for v in varied), *values)
     return table
 
@@ -196,4 +203,4 @@ def _mean_std(record: Record | None) -> str:
     if record is None or record.value is None:
         return "-"
     text = _number(record.value, record.metric)
-    return text if not record.std else f"{text} ± {record.std:.3f}"
+    return text if not record.std else f"{text} ±{record.std:.3f}"
