@@ -203,4 +203,4 @@ def _mean_std(record: Record | None) -> str:
     if record is None or record.value is None:
         return "-"
     text = _number(record.value, record.metric)
-    return text if not record.std else f"{text} ±{record.std:.3f}"
+    return text if not record.std else f"{text} ±{record.std:.3f}".replace("±0.", "±.")
