@@ -167,7 +167,7 @@ def reproduce(
     data: Data = None,
     out: Out = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Three data sets, two repetitions: under a minute.")
+        bool, typer.Option("--quick", help="Three data sets, two repetitions, at most 80 nodes.")
     ] = False,
     workers: Workers = None,
 ) -> None:

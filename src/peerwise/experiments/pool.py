@@ -84,7 +84,7 @@ def _batches(settings: Iterable[Setting]) -> list[list[Setting]]:
     groups: dict[tuple[str, tuple[str, ...]], list[Setting]] = {}
     for setting in settings:
         groups.setdefault((setting.data, setting.drop), []).append(setting)
-    size = 8
+    size = 4
     return [group[i : i + size] for group in groups.values() for i in range(0, len(group), size)]
 
 

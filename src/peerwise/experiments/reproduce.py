@@ -16,6 +16,7 @@ from peerwise.experiments.setting import Setting
 __all__ = ["Reproduction", "choose", "list_items", "reach_of_trees", "reproduce"]
 
 NO_DATA = ("figure-2",)  # items that need no data set
+QUICK_NODES = 80  # larger networks are left out of a quick run
 CURVES = ("table-3",)  # items whose errors are drawn against rounds
 
 
@@ -110,6 +111,8 @@ def reproduce(
         )
     defaults = {d.name: crc.base(d, quick, repetitions) for d in datasets}
     needed = [s for d in here for item in tables for s in crc.settings(item, defaults[d.name])]
+    if quick:
+        needed = [s for s in needed if s.nodes <= QUICK_NODES]
     outcomes, failed = pool.run_all(needed, folder / "cells", progress, workers)
     by_key = {s.key: s for s in needed}
     failures = {by_key[key].data: why for key, why in failed.items()}
