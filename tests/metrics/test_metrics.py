@@ -74,7 +74,7 @@ def test_error_is_one_minus_the_accuracy_of_scikit_learn(weighted):
 def test_rows_that_do_not_fill_a_block_count_all_the_same(m, monkeypatch):
     x, y = rows(2, m)
     whole = seen(metrics.errors("t", x, y))
-    monkeypatch.setattr(metrics, "BLOCK", 8)
+    monkeypatch.setattr(metrics.probes, "BLOCK", 8)
     cut = seen(metrics.errors("t", x, y))
     for name in whole:
         np.testing.assert_allclose(cut[name], whole[name], atol=1e-6)

@@ -14,7 +14,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadFile, UnknownName
-from peerwise.models.algebra import Statistics, model_for
+from peerwise.models.algebra import Statistics
+from peerwise.models.registry import model_for
 
 SCHEMA = Schema(
     (Feature("age", "numeric", center=40.0, scale=12.0), Feature("job", "categorical", ("a", "b"))),

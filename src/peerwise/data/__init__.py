@@ -1,5 +1,6 @@
 """Data sets: where they are, what their columns mean, and their rows as numbers."""
 
+from peerwise.data.decode import decode
 from peerwise.data.encode import Encoded, encode
 from peerwise.data.loaders import Table, available, load
 from peerwise.data.manifest import verify
@@ -12,6 +13,7 @@ __all__ = [
     "Schema",
     "Table",
     "available",
+    "decode",
     "encode",
     "load",
     "standardise",

@@ -11,7 +11,7 @@ from peerwise.experiments.job import make_method, make_topology, split
 from peerwise.experiments.job import run as run_setting
 from peerwise.experiments.setting import Setting
 from peerwise.metrics import consensus, errors, guards, together
-from peerwise.models.algebra import model_for
+from peerwise.models.registry import model_for
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 

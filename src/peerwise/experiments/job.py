@@ -12,8 +12,8 @@ from peerwise.core import Method
 from peerwise.errors import BadData, BadSetting
 from peerwise.experiments.names import find
 from peerwise.experiments.setting import Setting
-from peerwise.models.algebra import model_for
 from peerwise.models.family import Model
+from peerwise.models.registry import model_for
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate

@@ -9,7 +9,7 @@ from typing import Any
 
 from peerwise import channel, combine, methods, metrics, partition, topology
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.models.algebra import MODELS
+from peerwise.models.registry import MODELS
 
 __all__ = ["KINDS", "find", "first_line", "listed"]
 

@@ -7,13 +7,14 @@ the centralised calibration RC (Theorem 1).
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from peerwise.combine import weigh as weighing
-from peerwise.core import Array, Mean, Message, Method, Shard, State
+from peerwise.core import Array, Mean, Message, Method, Shard, State, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.models.family import Model, log_posterior, statistics
 from peerwise.update.calibrate import calibrate, soft_error
@@ -27,7 +28,7 @@ def _positive(**values: float) -> None:
             raise BadSetting(f"{name} must be greater than 0, got {value}")
 
 
-def _method(model: Model, start: Callable[[Shard], Array], iterations: int, rule: Any) -> Method:
+def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule: Any) -> Method:
     """Calibration of statistics between neighbours, from `start(shard)`."""
     if iterations < 1:
         raise BadSetting(f"iterations must be 1 or more, got {iterations}")
@@ -44,7 +45,7 @@ def _method(model: Model, start: Callable[[Shard], Array], iterations: int, rule
         value, guards = update(state.value, shard)
         return State(value, {**state.memory, "guards": state.memory["guards"] + guards})
 
-    def predict(key: Array, value: Array, x: Array) -> Array:
+    def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value, x)
 
     return Method(init, message, Mean(rule), adapt, predict)
@@ -81,7 +82,7 @@ def crc(
     assert m0 is not None
     _positive(m0=m0)
 
-    def start(shard: Shard) -> Array:
+    def start(shard: Shard) -> Tree:
         return model.uniform(m0, shard.x.dtype)
 
     return _method(model, start, iterations, _weigh_rule(weigh, include_self))
@@ -100,15 +101,15 @@ def _weigh_rule(weigh: str | weighing.Weigh, include_self: bool) -> weighing.Wei
     return rules[weigh]()
 
 
-def _own_start(model: Model, lr: float, start: str) -> Callable[[Shard], Array]:
+def _own_start(model: Model, lr: float, start: str) -> Callable[[Shard], Tree]:
     """Statistics worth m_v / lr rows: adding the shard's own then moves them by lr, as RC does."""
     _positive(lr=lr)
     if start not in ("uniform", "ml"):
         raise UnknownName("start", start, ["uniform", "ml"])
 
-    def make(shard: Shard) -> Array:
+    def make(shard: Shard) -> Tree:
         if start == "ml":
-            return statistics(model, *shard) / lr
+            return jax.tree.map(lambda sums: sums / lr, statistics(model, *shard))
         rows = jnp.maximum(shard.weight.sum(), 1)  # a node without rows starts somewhere too
         return model.uniform(rows / lr, shard.x.dtype)
 
@@ -148,11 +149,12 @@ def rc(model: Model, *, lr: float = 0.05, start: str = "uniform", iterate: str =
         old = state.memory["soft"]
         moved = last.adapt(key, State(state.value["now"], state.memory), shard)
         new = soft_error(model, moved.value, shard)
-        best = jnp.where(new < old, moved.value, state.value["best"])
+        better = partial(jnp.where, new < old)
+        best = jax.tree.map(better, moved.value, state.value["best"])
         memory = {**moved.memory, "soft": jnp.minimum(new, old)}
         return State({"now": moved.value, "best": best}, memory)
 
-    def predict(key: Array, value: dict[str, Array], x: Array) -> Array:
+    def predict(key: Array, value: dict[str, Tree], x: Array) -> Array:
         return log_posterior(model, value["best"], x)
 
     return Method(init, message, last.combine, adapt, predict)

@@ -1,7 +1,8 @@
 """Statistics as things of their own: add, subtract, scale, save, make a classifier of them."""
 
-from dataclasses import dataclass
-from functools import partial
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from peerwise.checkpoint import write_whole
+from peerwise.core import Tree
 from peerwise.data.schema import Schema
 from peerwise.errors import BadData, BadFile, UnknownName
 from peerwise.models import family
+from peerwise.models.classifier import Classifier
 from peerwise.models.family import Model
-from peerwise.models.naive_bayes import naive_bayes
+from peerwise.models.registry import agreed, check_rows, model_for
 
-__all__ = ["MODELS", "Classifier", "Statistics", "model_for"]
-
-MODELS = {"naive_bayes": naive_bayes}  # what can be named where a model is expected
-
-
-def model_for(schema: Schema, name: str = "naive_bayes") -> Model:
-    """The model called `name` for the features and classes of a schema."""
-    if name not in MODELS:
-        raise UnknownName("model", name, MODELS)
-    return MODELS[name](schema.cardinalities, len(schema.classes), schema.missing)
+__all__ = ["Statistics"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +32,24 @@ class Statistics:
     """
 
     schema: Schema
-    values: np.ndarray  # [c, q]
+    values: Tree  # [c, q]; with shared statistics {"classes": [c, q], "shared": [r]}
     model: str = "naive_bayes"
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the model: a tree's parents
 
     def __post_init__(self) -> None:
-        made = model_for(self.schema, self.model)
-        if self.values.shape != (made.classes, made.size):
-            raise BadData(
-                f"statistics of this schema have shape {(made.classes, made.size)}, "
-                f"got {self.values.shape}"
-            )
+        made = self.made
+        want: Any = (made.classes, made.size)
+        if made.shared:
+            want = {"classes": want, "shared": (made.shared,)}
+        values = self.values
+        got = {k: a.shape for k, a in values.items()} if isinstance(values, dict) else values.shape
+        if got != want:
+            raise BadData(f"statistics of this schema have shape {want}, got {got}")
+
+    @property
+    def made(self) -> Model:
+        """The model that they are statistics of."""
+        return model_for(self.schema, self.model, **self.options)
 
     @classmethod
     def of(
@@ -57,19 +59,65 @@ class Statistics:
         schema: Schema,
         model: str = "naive_bayes",
         weight: np.ndarray | None = None,
+        **options: Any,
     ) -> "Statistics":
-        """The statistics of encoded, standardised rows, summed in float64."""
-        made = model_for(schema, model)
+        """The statistics of encoded, standardised rows, summed in float64.
+
+        What a model must agree upon and is not among the options (TAN's structure) comes from
+        these rows. A label of -1 marks a row without one: it counts in what the classes share.
+        """
+        x, y = np.asarray(x, float).reshape(-1, len(schema.features)), np.asarray(y, np.int32)
+        options = {**agreed(schema, model, x, y, weight), **options}
+        made = model_for(schema, model, **options)
+        check_rows(made, x, schema)
         weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
         with jax.enable_x64(True):
-            x, y = np.asarray(x, float).reshape(-1, len(schema.features)), np.asarray(y, np.int32)
-            values = np.asarray(family.statistics(made, jax.numpy.asarray(x), y, weight))
-        return cls(schema, values, model)
+            sums = family.statistics(made, jax.numpy.asarray(x), y, weight)
+            return cls(schema, jax.tree.map(np.asarray, sums), model, options)
+
+    @classmethod
+    def prior(
+        cls,
+        schema: Schema,
+        model: str = "naive_bayes",
+        *,
+        rows: float = 1.0,
+        categories: float | None = None,
+        mean: Mapping[str, float] | None = None,
+        std: Mapping[str, float] | None = None,
+        **options: Any,
+    ) -> "Statistics":
+        """Conjugate prior statistics, to be added to those of rows.
+
+        Every class gets `rows` pseudo-rows. Classes: a Dirichlet distribution. Categories: a
+        Dirichlet with `categories` in each cell, or with the pseudo-rows spread evenly. Numbers:
+        a normal-inverse-gamma (or inverse-Wishart) distribution around `mean` and `std`, in the
+        units of the data, by name; what is not named is at the schema's center and scale. The
+        classifier of the sum is the posterior's: means of the Dirichlets, and mean and mode of
+        the Gaussian part, with kappa = rows, 2 beta = rows std^2, 2 alpha = rows - 3 (the joint
+        mode; for a covariance of d features, nu = rows - d - 2 and Psi = rows diag(std^2)).
+        """
+        if not rows >= 0 or (categories is not None and not categories >= 0):
+            raise BadData(f"pseudo-rows must be 0 or more, got {rows} and {categories}")
+        names = [f.name for f in schema.features]
+        for name in [*(mean or {}), *(std or {})]:
+            if name not in names:
+                raise UnknownName("feature", name, names)
+        units = [(f.center, f.scale) for f in schema.features]
+        at = [((mean or {}).get(n, c) - c) / s for n, (c, s) in zip(names, units, strict=True)]
+        wide = [(std or {}).get(n, s) / s for n, (_, s) in zip(names, units, strict=True)]
+        made = model_for(schema, model, **options)
+        with jax.enable_x64(True):
+            sums = made.prior(float(rows), np.array(at), np.array(wide) ** 2, categories)
+            return cls(schema, jax.tree.map(np.asarray, sums), model, options)
 
     @property
     def rows(self) -> float:
         """How many rows they are worth."""
-        return float(self.values[:, 0].sum())
+        return float(family.by_class(self.values)[:, 0].sum())
+
+    def _with(self, values: Tree) -> "Statistics":
+        return Statistics(self.schema, values, self.model, self.options)
 
     def _same_kind(self, other: "Statistics") -> None:
         if self.model != other.model:
@@ -77,17 +125,24 @@ class Statistics:
         difference = self.schema.difference(other.schema)
         if difference is not None:
             raise BadData(f"statistics of different schemas do not add up: {difference}")
+        for name in sorted({*self.options, *other.options}):
+            mine, theirs = self.options.get(name), other.options.get(name)
+            if mine != theirs:
+                raise BadData(
+                    f"statistics of different {self.model} models do not add up: {name} is "
+                    f"{mine} here and {theirs} there"
+                )
 
     def __add__(self, other: "Statistics") -> "Statistics":
         self._same_kind(other)
-        return Statistics(self.schema, self.values + other.values, self.model)
+        return self._with(jax.tree.map(np.add, self.values, other.values))
 
     def __sub__(self, other: "Statistics") -> "Statistics":
         self._same_kind(other)
-        return Statistics(self.schema, self.values - other.values, self.model)
+        return self._with(jax.tree.map(np.subtract, self.values, other.values))
 
     def __mul__(self, factor: float) -> "Statistics":
-        return Statistics(self.schema, self.values * float(factor), self.model)
+        return self._with(jax.tree.map(lambda a: a * float(factor), self.values))
 
     __rmul__ = __mul__
 
@@ -95,8 +150,14 @@ class Statistics:
         return (
             isinstance(other, Statistics)
             and self.model == other.model
+            and dict(self.options) == dict(other.options)
             and self.schema == other.schema
-            and np.array_equal(self.values, other.values)
+            and all(
+                np.array_equal(a, b)
+                for a, b in zip(
+                    jax.tree.leaves(self.values), jax.tree.leaves(other.values), strict=True
+                )
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
@@ -107,8 +168,11 @@ class Statistics:
             "kind": "peerwise statistics",
             "model": self.model,
             "schema": self.schema.to_json(),
+            "options": json.dumps(dict(self.options)),
         }
-        write_whole(path, to_bytes({"values": np.ascontiguousarray(self.values)}, metadata=header))
+        named = self.values if isinstance(self.values, dict) else {"values": self.values}
+        arrays = {name: np.ascontiguousarray(a) for name, a in named.items()}
+        write_whole(path, to_bytes(arrays, metadata=header))
 
     @classmethod
     def load(cls, path: str | Path) -> "Statistics":
@@ -116,59 +180,36 @@ class Statistics:
         try:
             with safe_open(path, framework="numpy") as file:
                 header = file.metadata() or {}
-                names = list(file.keys())
-                values = file.get_tensor("values") if names == ["values"] else None
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except FileNotFoundError:
             raise BadFile(f"there is no model file {path}") from None
         except (OSError, SafetensorError, AttributeError) as error:  # the last: an 8-bit type
             raise BadFile(f"{path} is not a model file or is damaged: {error}") from None
-        if header.get("kind") != "peerwise statistics" or values is None:
+        names = set(arrays)
+        if header.get("kind") != "peerwise statistics" or names not in _LAYOUTS:
             raise BadFile(f"{path} is a safetensors file, but not one that Peerwise wrote")
-        if not np.issubdtype(values.dtype, np.floating) or not np.isfinite(values).all():
-            raise BadFile(f"{path} holds statistics that are not finite numbers; it is damaged")
+        for values in arrays.values():
+            if not np.issubdtype(values.dtype, np.floating) or not np.isfinite(values).all():
+                raise BadFile(f"{path} holds statistics that are not finite numbers; it is damaged")
         schema = Schema.from_json(header.get("schema", ""))
         try:
-            return cls(schema, values, header.get("model", ""))
-        except ValueError as error:
+            options = _options(header.get("options", "{}"))
+            values = arrays["values"] if names == {"values"} else arrays
+            return cls(schema, values, header.get("model", ""), options)
+        except (ValueError, TypeError) as error:
             raise BadFile(f"{path} contradicts itself: {error}") from None
 
-    def to_classifier(self) -> "Classifier":
+    def to_classifier(self) -> Classifier:
         """The classifier theta(s)."""
         return Classifier(self)
 
 
-@dataclass(frozen=True, eq=False)
-class Classifier:
-    """What statistics say about the class of a row."""
+_LAYOUTS: list[set[str]] = [{"values"}, {"classes", "shared"}]
 
-    statistics: Statistics
 
-    def _score(self, x: np.ndarray, score: Any) -> np.ndarray:
-        made = model_for(self.statistics.schema, self.statistics.model)
-        features = len(self.statistics.schema.features)
-        x = np.asarray(x, float)
-        if x.ndim != 2 or x.shape[1] != features:
-            raise BadData(f"rows must have {features} features, got an array of shape {x.shape}")
-        with jax.enable_x64(True):
-            s = jax.numpy.asarray(self.statistics.values, float)
-            return np.asarray(jax.jit(partial(score, made))(s, x))
-
-    def log_joint(self, x: np.ndarray) -> np.ndarray:
-        """log p(x, y) [m, c] of encoded rows."""
-        return self._score(x, family.log_joint)
-
-    def log_proba(self, x: np.ndarray) -> np.ndarray:
-        """log p(y | x) [m, c] of encoded rows."""
-        return self._score(x, family.log_posterior)
-
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        """The most probable class of encoded rows, by name."""
-        return np.asarray(self.statistics.schema.classes)[self.log_joint(x).argmax(1)]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Prior, means, variances and category probabilities, as a textbook writes them."""
-        made = model_for(self.statistics.schema, self.statistics.model)
-        with jax.enable_x64(True):
-            described = made.describe(jax.numpy.asarray(self.statistics.values, float))
-            return dict(jax.tree.map(np.asarray, described))
+def _options(text: str) -> dict[str, Any]:
+    """The options of a file's header: numbers, and lists of numbers as tuples."""
+    read = json.loads(text)
+    if not isinstance(read, dict):
+        raise ValueError("its options are not a JSON object")
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in read.items()}

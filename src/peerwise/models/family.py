@@ -1,7 +1,9 @@
 """Generative classifiers with a closed form: statistics s(x, y), parameters theta(s), log p(x, y).
 
 Every model here is an exponential family with s(x, y) = e_y (x) phi(x), so that log p(x, y) is
-linear in phi(x). Statistics are raw sums: they add, subtract and scale. Guards live in theta only.
+linear in phi(x). Where all classes share parameters (one covariance, say), statistics psi(x) that
+do not depend on y are stored once beside them. Statistics are raw sums: they add, subtract and
+scale. Guards live in theta only.
 """
 
 from collections.abc import Callable
@@ -10,42 +12,88 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array
+from peerwise.core import Array, Tree
 
-__all__ = ["Model", "Theta", "log_joint", "log_posterior", "statistics"]
+__all__ = ["Model", "Theta", "by_class", "log_joint", "log_posterior", "moved", "statistics"]
 
 
 class Theta(NamedTuple):
-    """Parameters as the coefficients of log p(x, y) = weight_y . phi(x)."""
+    """Parameters as the coefficients of log p(x, y) = weight_y . phi(x) + shared . psi(x)."""
 
     weight: Array  # [c, q]
     guards: Array  # how many entries theta had to keep from being impossible
+    shared: Array = None  # [r], where classes share something
 
 
 class Model(NamedTuple):
-    """A family of generative classifiers. Two models made with the same arguments are the same."""
+    """A family of generative classifiers. Two models made with the same arguments are the same.
+
+    Statistics s are an array [c, q]; with shared statistics {"classes": [c, q], "shared": [r]}.
+    """
 
     name: str
     classes: int
     size: int  # q, the length of phi(x)
     features: Callable[[Array], Array]  # x [m, d] -> phi [m, q]
-    theta: Callable[[Array], Theta]  # s [c, q] -> coefficients
-    uniform: Callable[[Any, Any], Array]  # m0, dtype -> s with uniform p(y|x), worth m0 rows
-    describe: Callable[[Array], dict[str, Array]]  # s -> parameters as a textbook writes them
+    theta: Callable[[Tree], Theta]  # s -> coefficients
+    uniform: Callable[[Any, Any], Tree]  # m0, dtype -> s with uniform p(y|x), worth m0 rows
+    describe: Callable[[Tree], dict[str, Array]]  # s -> parameters as a textbook writes them
+    # s, x -> what the class [m, c] and each feature [m, c, d] add to log p(x, y); a missing value
+    # (NaN) is summed or integrated out, exactly, and adds nothing
+    terms: Callable[[Tree, Array], tuple[Array, Array]]
+    sample: Callable[[Array, Tree, int], tuple[Array, Array]]  # key, s, m -> x [m, d], y [m]
+    # rows, mean [d], var [d], cell -> conjugate prior statistics: see `assemble`
+    prior: Callable[..., Tree]
+    shared: int = 0  # r, the length of psi(x)
+    common: Callable[[Array], Array] | None = None  # x [m, d] -> psi [m, r]
+    linear: bool = True  # False: rows with missing values need `terms`
+    wants: str = "standardised"  # what numeric columns must be: or "counts", or "binary"
 
 
-def statistics(model: Model, x: Array, y: Array, weight: Array) -> Array:
-    """s(X, Y) [c, q]: the weighted sum of e_y (x) phi(x) over the rows."""
+def by_class(s: Tree) -> Array:
+    """The part of statistics [c, q] that has a line for every class; its column 0 counts rows."""
+    return s["classes"] if isinstance(s, dict) else s
+
+
+def moved(s: Tree, change: Array) -> Tree:
+    """Statistics with `change` [c, q] added to the lines of the classes."""
+    return {**s, "classes": s["classes"] + change} if isinstance(s, dict) else s + change
+
+
+def statistics(model: Model, x: Array, y: Array, weight: Array) -> Tree:
+    """s(X, Y): the weighted sum of e_y (x) phi(x), and of psi(x), over the rows.
+
+    A label outside 0..c-1 marks a row without one, which counts in the shared part alone.
+    """
     phi = model.features(x)
-    target = jax.nn.one_hot(y, model.classes, dtype=phi.dtype) * weight.astype(phi.dtype)[:, None]
-    return jnp.matmul(target.T, phi, precision="highest")
+    weight = weight.astype(phi.dtype)
+    target = jax.nn.one_hot(y, model.classes, dtype=phi.dtype) * weight[:, None]
+    lines = jnp.matmul(target.T, phi, precision="highest")
+    if model.common is None:
+        return lines
+    return {
+        "classes": lines,
+        "shared": jnp.matmul(weight, model.common(x), precision="highest"),
+    }
 
 
-def log_joint(model: Model, s: Array, x: Array) -> Array:
+def log_joint(model: Model, s: Tree, x: Array) -> Array:
     """log p(x, y) [m, c] under theta(s)."""
-    return jnp.matmul(model.features(x), model.theta(s).weight.T, precision="highest")
+    if not model.linear:
+        of_class, of_features = model.terms(s, x)
+        return of_class + of_features.sum(-1)
+    theta = model.theta(s)
+    joint = jnp.matmul(model.features(x), theta.weight.T, precision="highest")
+    if model.common is None:
+        return joint
+    return joint + jnp.matmul(model.common(x), theta.shared, precision="highest")[:, None]
 
 
-def log_posterior(model: Model, s: Array, x: Array) -> Array:
+def log_posterior(model: Model, s: Tree, x: Array) -> Array:
     """log p(y | x) [m, c] under theta(s)."""
-    return jax.nn.log_softmax(log_joint(model, s, x))
+    if not model.linear:
+        return jax.nn.log_softmax(log_joint(model, s, x))
+    # what the classes share cancels
+    return jax.nn.log_softmax(
+        jnp.matmul(model.features(x), model.theta(s).weight.T, precision="highest")
+    )

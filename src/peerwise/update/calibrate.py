@@ -10,35 +10,45 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Shard
-from peerwise.models.family import Model
+from peerwise.core import Array, Shard, Tree
+from peerwise.models.family import Model, log_posterior, moved
 
 __all__ = ["calibrate", "soft_error"]
 
 
 @cache
-def calibrate(model: Model, iterations: int = 1) -> Callable[[Array, Shard], tuple[Array, Array]]:
-    """statistics, shard -> calibrated statistics, and how often a guard of theta acted."""
+def calibrate(model: Model, iterations: int = 1) -> Callable[[Tree, Shard], tuple[Tree, Array]]:
+    """statistics, shard -> calibrated statistics, and how often a guard of theta acted.
 
-    def update(s: Array, shard: Shard) -> tuple[Array, Array]:
+    What all classes share never moves: its sum over the classes' targets and posteriors is 0.
+    """
+
+    def update(s: Tree, shard: Shard) -> tuple[Tree, Array]:
         phi = model.features(shard.x)
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
         weight = shard.weight.astype(phi.dtype)[None]
         guards = jnp.zeros((), jnp.int32)
         for _ in range(iterations):
-            theta = model.theta(s)
-            posterior = jax.nn.softmax(jnp.matmul(phi, theta.weight.T, precision="highest"))
-            s = s + jnp.matmul((target - posterior.T) * weight, phi, precision="highest")
-            guards += theta.guards
+            prob, acted = _posterior(model, s, shard.x, phi)
+            s = moved(s, jnp.matmul((target - prob.T) * weight, phi, precision="highest"))
+            guards += acted
         return s, guards
 
     return update
 
 
-def soft_error(model: Model, s: Array, shard: Shard) -> Array:
+def _posterior(model: Model, s: Tree, x: Array, phi: Array) -> tuple[Array, Array]:
+    """p(y | x) [m, c] and the guards of theta, with phi(x) at hand."""
+    theta = model.theta(s)
+    if not model.linear:
+        return jnp.exp(log_posterior(model, s, x)), theta.guards
+    joint = jnp.matmul(phi, theta.weight.T, precision="highest")
+    return jax.nn.softmax(joint), theta.guards
+
+
+def soft_error(model: Model, s: Tree, shard: Shard) -> Array:
     """Mean of 1 - p(y | x) over the rows of a shard: the loss that calibration lowers."""
-    phi = model.features(shard.x)
-    posterior = jax.nn.softmax(jnp.matmul(phi, model.theta(s).weight.T, precision="highest"))
-    right = jnp.take_along_axis(posterior, shard.y[:, None], 1)[:, 0]
-    weight = shard.weight.astype(phi.dtype)
+    prob, _ = _posterior(model, s, shard.x, model.features(shard.x))
+    right = jnp.take_along_axis(prob, shard.y[:, None], 1)[:, 0]
+    weight = shard.weight.astype(prob.dtype)
     return 1 - (right * weight).sum() / jnp.maximum(weight.sum(), 1)

@@ -1,0 +1,159 @@
+"""What statistics say about rows: probabilities, decisions, reasons, and synthetic rows."""
+
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from peerwise.data.decode import decode
+from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.models import family
+from peerwise.models.family import Model
+
+if TYPE_CHECKING:
+    from peerwise.models.algebra import Statistics
+
+__all__ = ["Classifier"]
+
+Array = npt.NDArray[Any]
+
+
+def _terms(model: Model, s: Any, x: Array) -> Any:
+    return model.terms(s, x)
+
+
+def _terms_sum(model: Model, s: Any, x: Array) -> Any:
+    of_class, of_features = model.terms(s, x)
+    return of_class + of_features.sum(-1)
+
+
+def _sample(model: Model, s: Any, key: Any, rows: int) -> Any:
+    return model.sample(key, s, rows)
+
+
+def _describe(model: Model, s: Any) -> Any:
+    return model.describe(s)
+
+
+@cache
+def _compiled(function: Any, model: Model, static: tuple[int, ...]) -> Any:
+    """The same function of the same model is compiled once."""
+    return jax.jit(partial(function, model), static_argnums=static)
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """What statistics say about the class of encoded rows; NaN is a value that is not known.
+
+    What is not known is summed or integrated out, exactly, also where no row that was learnt from
+    lacked anything.
+    """
+
+    statistics: "Statistics"
+
+    def _run(self, function: Any, *args: Any, static: tuple[int, ...] = ()) -> Any:
+        """A function of (model, statistics, ...) in double precision."""
+        s = self.statistics
+        with jax.enable_x64(True):
+            values = jax.tree.map(lambda a: jax.numpy.asarray(a, float), s.values)
+            return jax.tree.map(np.asarray, _compiled(function, s.made, static)(values, *args))
+
+    def _checked(self, x: Array) -> Array:
+        schema = self.statistics.schema
+        x = np.asarray(x, float)
+        if x.ndim != 2 or x.shape[1] != len(schema.features):
+            raise BadData(
+                f"rows must have {len(schema.features)} features, got an array of shape {x.shape}"
+            )
+        if self.statistics.made.wants == "counts" and np.isnan(x).any():
+            raise BadData("counts cannot be missing: a word that is absent counts 0")
+        return x
+
+    def log_joint(self, x: Array) -> Array:
+        """log p(x, y) [m, c] of encoded rows."""
+        x = self._checked(x)
+        score = _terms_sum if np.isnan(x).any() else family.log_joint
+        return self._run(score, x)
+
+    def log_proba(self, x: Array) -> Array:
+        """log p(y | x) [m, c] of encoded rows."""
+        joint = self.log_joint(x)
+        joint = joint - joint.max(1, keepdims=True)
+        return joint - np.log(np.exp(joint).sum(1, keepdims=True))
+
+    def predict(self, x: Array) -> Array:
+        """The most probable class of encoded rows, by name."""
+        return np.asarray(self.statistics.schema.classes)[self.log_joint(x).argmax(1)]
+
+    def decide(self, x: Array, cost: Any) -> Array:
+        """The class of least expected cost, by name; cost[i][j] of saying j where i is true.
+
+        A false alarm that costs 1 beside a miss that costs 10: `[[0, 1], [10, 0]]`.
+        """
+        classes = np.asarray(self.statistics.schema.classes)
+        cost = np.asarray(cost, float)
+        if cost.shape != (len(classes), len(classes)) or not np.isfinite(cost).all():
+            raise BadSetting(
+                f"the costs must be finite numbers, {len(classes)} rows (true class) of "
+                f"{len(classes)} (class said), got an array of shape {cost.shape}"
+            )
+        return classes[(np.exp(self.log_proba(x)) @ cost).argmin(1)]
+
+    def explain(
+        self, row: Array, target: str | None = None, against: str | None = None
+    ) -> pd.DataFrame:
+        """Why one row is said to be of a class: what each feature adds to the log-odds.
+
+        The log-odds are of `target` (the most probable class) against another (the next). The line
+        "(class)" is what is known before the features: class frequencies and, for a full
+        covariance, how wide the classes are. The lines add up to the log-odds, exactly; features
+        come by how much they say, and one that is missing says 0. In a tree a feature adds what it
+        says given its parent, and what children say of a missing parent is counted with it. With
+        a full covariance, what two features say together is shared between them.
+        """
+        schema = self.statistics.schema
+        x = self._checked(np.asarray(row, float).reshape(1, -1))
+        of_class, of_features = self._run(_terms, x)
+        joint = (of_class + of_features.sum(-1))[0]
+        best = np.argsort(-joint, kind="stable")
+        names = [str(c) for c in schema.classes]
+        for name in (target, against):
+            if name is not None and name not in names:
+                raise UnknownName("class", name, names)
+        if len(names) < 2:
+            raise BadSetting("there is one class only: nothing to explain")
+        i = int(best[0]) if target is None else names.index(target)
+        j = next(int(k) for k in best if k != i) if against is None else names.index(against)
+        odds = of_features[0, i] - of_features[0, j]
+        order = np.argsort(-np.abs(odds), kind="stable")
+        values = decode(x, schema).iloc[0]
+        told = pd.DataFrame(
+            {
+                "feature": ["(class)", *(schema.features[k].name for k in order)],
+                "value": [None, *(values.iloc[k] for k in order)],
+                "log_odds": [float(of_class[0, i] - of_class[0, j]), *odds[order].tolist()],
+            }
+        )
+        told.attrs = {
+            "target": names[i],
+            "against": names[j],
+            "log_odds": float(joint[i] - joint[j]),
+            "probability": float(np.exp(joint[i] - np.logaddexp.reduce(joint))),
+        }
+        return told
+
+    def sample(self, rows: int, seed: int = 0, *, encoded: bool = False) -> Any:
+        """Synthetic rows drawn from the model: a table in the units of the data, or x and y."""
+        if rows < 1:
+            raise BadSetting(f"rows must be 1 or more, got {rows}")
+        x, y = self._run(_sample, jax.random.key(seed), rows, static=(2,))
+        return (x, y) if encoded else decode(x, self.statistics.schema, y)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Prior, means, variances and category probabilities, as a textbook writes them."""
+        return dict(self._run(_describe))

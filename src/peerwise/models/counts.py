@@ -1,0 +1,143 @@
+"""Naive Bayes for counts (words in a text) and for binary features (a symptom is there or not)."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.core import Array
+from peerwise.errors import BadSetting
+from peerwise.models.block import SMALLEST_SHARE, Block, Coefficients, assemble, check_arguments
+from peerwise.models.family import Model
+
+__all__ = ["bernoulli", "multinomial"]
+
+
+def multinomial(
+    cardinalities: Sequence[int], classes: int, missing: bool = False, *, length: float = 1.0
+) -> Model:
+    """p(y) times a multinomial over the columns: x_i says how often word i occurs in a row.
+
+    Columns are plain counts, not standardised. `length` is the public size of a typical row: what
+    a pseudo-row of the uniform start counts. The multinomial coefficient, the same for all
+    classes, is left out of log p(x, y), as in scikit-learn.
+
+    >>> multinomial((0, 0, 0), classes=2).size
+    4
+    """
+    cardinalities, classes = check_arguments(cardinalities, classes)
+    if any(cardinalities):
+        raise BadSetting("multinomial needs columns of counts; a categorical column is none")
+    if missing:
+        raise BadSetting("multinomial has no missing counts: a word that is absent counts 0")
+    if not length > 0:
+        raise BadSetting(f"length must be greater than 0, got {length}")
+    return _multinomial(len(cardinalities), classes, float(length))
+
+
+def bernoulli(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
+    """p(y) prod_i p(x_i | y) for binary features: numbers 0 and 1, or two categories.
+
+    With `missing`, NaN is a missing value, which counts nowhere and says nothing.
+
+    >>> bernoulli((2, 0), classes=2).size
+    3
+    """
+    cardinalities, classes = check_arguments(cardinalities, classes)
+    wrong = [r for r in cardinalities if r not in (0, 2)]
+    if wrong:
+        raise BadSetting(
+            f"bernoulli needs features of two values, got one of {wrong[0]} categories"
+        )
+    return _bernoulli(len(cardinalities), classes, bool(missing))
+
+
+@cache
+def _multinomial(d: int, classes: int, length: float) -> Model:
+    def parameters(n: Array, floor: Array, s: Array, sums: Array) -> tuple[dict[str, Array], Array]:
+        least = jnp.maximum(SMALLEST_SHARE * s.sum(), jnp.finfo(s.dtype).tiny)
+        cell = jnp.maximum(s, least)
+        return {"prob": cell / cell.sum(1, keepdims=True)}, (s < least).sum()
+
+    def coefficients(p: dict[str, Array]) -> Coefficients:
+        return Coefficients(0.0, jnp.log(p["prob"]))
+
+    def terms(p: dict[str, Array], x: Array) -> tuple[float, Array]:
+        return 0.0, jnp.nan_to_num(x)[:, None] * jnp.log(p["prob"])[None]
+
+    def sample(key: Array, p: dict[str, Array], y: Array) -> Array:
+        words = max(round(length), 1)
+        drawn = jax.random.categorical(key, jnp.log(p["prob"])[y], shape=(words, y.shape[0]))
+        return (drawn[..., None] == np.arange(d, dtype=np.int32)).sum(0).astype(p["prob"].dtype)
+
+    def pseudo(rows: Array, mean: Array, var: Array, cell: Any) -> tuple[Array, None]:
+        each = rows * length / d if cell is None else jnp.asarray(cell, rows.dtype)
+        return jnp.broadcast_to(each, (d,)), None
+
+    block = Block(
+        np.arange(d, dtype=np.int32),
+        d,
+        lambda x: x,
+        parameters,
+        coefficients,
+        lambda p: dict(p),
+        terms,
+        sample,
+        pseudo,
+    )
+    return assemble("multinomial", d, classes, [block], "counts")
+
+
+@cache
+def _bernoulli(d: int, classes: int, missing: bool) -> Model:
+    def features(x: Array) -> Array:
+        if not missing:
+            return x
+        known = ~jnp.isnan(x)
+        return jnp.concatenate([jnp.where(known, x, 0), known.astype(x.dtype)], 1)
+
+    def parameters(n: Array, floor: Array, s: Array, sums: Array) -> tuple[dict[str, Array], Array]:
+        guards = jnp.zeros((), int)
+        if missing:
+            guards += (s[:, d:] < floor).sum()
+            n = jnp.maximum(s[:, d:], floor)
+        there, absent = s[:, :d], n - s[:, :d]
+        guards += (there < floor).sum() + (absent < floor).sum()
+        there, absent = jnp.maximum(there, floor), jnp.maximum(absent, floor)
+        return {"prob": there / (there + absent)}, guards
+
+    def coefficients(p: dict[str, Array]) -> Coefficients:
+        there, absent = jnp.log(p["prob"]), jnp.log1p(-p["prob"])
+        if missing:
+            return Coefficients(0.0, jnp.concatenate([there - absent, absent], 1))
+        return Coefficients(absent.sum(1, keepdims=True), there - absent)
+
+    def terms(p: dict[str, Array], x: Array) -> tuple[float, Array]:
+        there, absent = jnp.log(p["prob"])[None], jnp.log1p(-p["prob"])[None]
+        z = x[:, None]
+        return 0.0, jnp.where(jnp.isnan(z), 0, z * there + (1 - z) * absent)
+
+    def sample(key: Array, p: dict[str, Array], y: Array) -> Array:
+        return jax.random.bernoulli(key, p["prob"][y]).astype(p["prob"].dtype)
+
+    def pseudo(rows: Array, mean: Array, var: Array, cell: Any) -> tuple[Array, None]:
+        if cell is not None:
+            raise BadSetting("bernoulli counts both values of a feature by rows: give rows alone")
+        half = jnp.broadcast_to(rows / 2, (d,))
+        return jnp.concatenate([half, 2 * half]) if missing else half, None
+
+    block = Block(
+        np.arange(d, dtype=np.int32),
+        2 * d if missing else d,
+        features,
+        parameters,
+        coefficients,
+        lambda p: dict(p),
+        terms,
+        sample,
+        pseudo,
+    )
+    return assemble("bernoulli", d, classes, [block], "binary")
