@@ -7,13 +7,15 @@ import jax
 import numpy as np
 
 from peerwise import data, metrics, topology
+from peerwise.agreement import tan_structure
 from peerwise.channel import erasure, perfect
 from peerwise.core import Method
 from peerwise.errors import BadData, BadSetting
+from peerwise.experiments.baselines import BASELINES, baseline
 from peerwise.experiments.names import find
 from peerwise.experiments.setting import Setting
 from peerwise.models.family import Model
-from peerwise.models.registry import model_for
+from peerwise.models.registry import PLAIN, agreed, check_rows, model_for
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
@@ -79,7 +81,9 @@ def split(setting: Setting, repetition: int) -> Split:
     rows = deal(rng, encoded.x[pool], encoded.y[pool], sizes)
     train = pool[np.concatenate(rows)]
     kept = np.concatenate([train, test])
-    x, schema = data.standardise(encoded.x[kept], encoded.schema, np.arange(len(train)))
+    x, schema = encoded.x[kept], encoded.schema
+    if s.model not in PLAIN:
+        x, schema = data.standardise(x, schema, np.arange(len(train)))
     if s.precision == "float32":
         x = x.astype(np.float32)
     y = encoded.y[kept]
@@ -143,47 +147,66 @@ def _own_probe(name: str) -> Any:
     return found if ":" in name else found()
 
 
+def make_model(setting: Setting, part: Split, shards: Any = None, graph: Any = None) -> Model:
+    """The model of a setting for the rows of one repetition.
+
+    What must be agreed before learning is a first phase of the network, where there is one; nodes
+    that learn alone are told, as they are told center and scale.
+    """
+    s, schema = setting, part.schema
+    if s.model == "tan" and graph is not None:
+        classes = len(schema.classes)
+        parents = tan_structure(shards, graph, schema.cardinalities, classes, s.seed)
+        options: dict[str, Any] = {"parents": tuple(parents.tolist())}
+    else:
+        options = agreed(schema, s.model, part.x, part.y)
+    made = model_for(schema, s.model, **{**options, **s.model_options})
+    check_rows(made, np.asarray(part.x), schema)
+    return made
+
+
 def run(setting: Setting) -> Outcome:
     """Run all repetitions of a setting, side by side where their shapes allow it."""
     s = setting.canonical()
     parts = [split(s, r) for r in range(s.repetitions)]
-    model = model_for(parts[0].schema, s.model)
-    central = s.method in POOLED
+    if s.method in BASELINES:
+        return Outcome(np.array([0]), baseline(s.method, parts), 0, 0)
+    central, silent = s.method in POOLED, s.method in (*POOLED, "isolated")
     rounds = 0 if s.method == "ml" else s.rounds
     at = list(range(1, rounds + 1)) if s.record == "all" else [rounds] if rounds else []
+    deal = pooled if central else pack
+    shards = [deal(p.x, p.y, p.owned) for p in parts]
     if central:
-        shards = [pooled(p.x, p.y, p.owned) for p in parts]
-        graphs: Any = topology.alone(1)
+        graphs = [topology.alone(1)] * s.repetitions
     else:
-        shards = [pack(p.x, p.y, p.owned) for p in parts]
         graphs = [make_topology(s, r) for r in range(s.repetitions)]
-    method = make_method(s, model, s.nodes * s.rows)
+    talk = [None] * s.repetitions if silent else graphs
+    models = [make_model(s, *each) for each in zip(parts, shards, talk, strict=True)]
+    methods = [make_method(s, model, s.nodes * s.rows) for model in models]
     probes = [_probe(s, p) for p in parts]
     seeds = [int(x) for x in np.random.SeedSequence([s.seed, 3]).generate_state(s.repetitions)]
     go = partial(
         simulate,
-        method,
         rounds=rounds,
         at=at,
         channel=perfect() if s.arrival == 1 else erasure(s.arrival),
         precision=s.precision,
     )
-    if _alike(shards, graphs):
-        runs = [go(shards, graphs, seed=seeds, probe=probes)]
+    if _alike(methods, shards, graphs):
+        graph: Any = graphs[0] if central else graphs
+        runs = [go(methods[0], shards, graph, seed=seeds, probe=probes)]
     else:
-        each = graphs if isinstance(graphs, list) else [graphs] * len(shards)
         runs = [
-            go([a], [b], seed=[c], probe=[d])
-            for a, b, c, d in zip(shards, each, seeds, probes, strict=True)
+            go(method, [a], [b], seed=[c], probe=[d])
+            for method, a, b, c, d in zip(methods, shards, graphs, seeds, probes, strict=True)
         ]
-    states = jax.tree.map(lambda *a: np.concatenate(a), *(run.state for run in runs))
-    values = _at_end(method, states, [metrics.errors("train", p.x, p.y) for p in parts], s)
+    states = [jax.tree.map(lambda a, i=i: a[i], r.state) for r in runs for i in range(_count(r))]
+    values = _at_end(methods, states, [metrics.errors("train", p.x, p.y) for p in parts], s)
     if rounds:
         seen = [run.history["adapt"] for run in runs]
         values |= {k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
     else:  # nothing is learnt round by round: look at the start
-        values |= _at_end(method, states, probes, s)
-    silent = central or s.method == "isolated"
+        values |= _at_end(methods, states, probes, s)
     return Outcome(
         np.array(at or [0]),
         values,
@@ -192,19 +215,25 @@ def run(setting: Setting) -> Outcome:
     )
 
 
-def _at_end(method: Method, states: Any, probes: list[Any], s: Setting) -> dict[str, np.ndarray]:
+def _count(run: Any) -> int:
+    return int(jax.tree.leaves(run.state)[0].shape[0])
+
+
+def _at_end(
+    methods: list[Method], states: list[Any], probes: list[Any], s: Setting
+) -> dict[str, np.ndarray]:
     """What the probes see in the final states of the repetitions: [repetitions, 1, ...]."""
     with precision_of(s.precision) as dtype:
-        look = jax.jit(lambda probe, state: probe(method, state))
+        look = jax.jit(lambda method, probe, state: probe(method, state), static_argnums=0)
         seen = [
-            look(cast(probe, dtype), jax.tree.map(lambda a, i=i: a[i], states))
-            for i, probe in enumerate(probes)
+            look(method, cast(probe, dtype), state)
+            for method, probe, state in zip(methods, probes, states, strict=True)
         ]
         return {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}
 
 
-def _alike(shards: list[Any], graphs: Any) -> bool:
+def _alike(methods: list[Method], shards: list[Any], graphs: list[Any]) -> bool:
     """Whether all repetitions fit into one array program."""
     shapes = [[a.shape for a in jax.tree.leaves(s)] for s in shards]
-    buckets = [len(g.table) for g in graphs] if isinstance(graphs, list) else [1]
-    return all(s == shapes[0] for s in shapes) and max(buckets) == 1
+    one = all(m is methods[0] for m in methods) and all(s == shapes[0] for s in shapes)
+    return one and max(len(g.table) for g in graphs) == 1

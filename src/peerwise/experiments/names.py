@@ -9,6 +9,7 @@ from typing import Any
 
 from peerwise import channel, combine, methods, metrics, partition, topology
 from peerwise.errors import BadSetting, UnknownName
+from peerwise.experiments.baselines import BASELINES
 from peerwise.models.registry import MODELS
 
 __all__ = ["KINDS", "find", "first_line", "listed"]
@@ -17,7 +18,7 @@ _METRICS = ("consensus", "guards")  # probes that need no rows; errors are alway
 
 # Kind -> name -> what it names.
 KINDS: dict[str, dict[str, Callable[..., Any]]] = {
-    "methods": {name: getattr(methods, name) for name in methods.__all__},
+    "methods": {**{name: getattr(methods, name) for name in methods.__all__}, **BASELINES},
     "models": dict(MODELS),
     "topologies": {name: getattr(topology, name) for name in topology.GRAPHS},
     "channels": {name: getattr(channel, name) for name in ("perfect", "erasure", "delay")},

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peerwise.errors import BadSetting, UnknownName
+from peerwise.experiments.baselines import BASELINES
 
 __all__ = ["Setting", "expand", "setting_from"]
 
@@ -31,7 +32,8 @@ class Setting(BaseModel):
     )
     drop: tuple[str, ...] = Field((), description="columns to leave out")
 
-    model: str = Field("naive_bayes", description="the classifier")
+    model: str = Field("naive_bayes", description="the classifier: see `peerwise list models`")
+    model_options: dict[str, Scalar] = Field({}, description="e.g. {shrinkage = 0.1} for qda")
     method: str = Field("crc", description="how it is learnt: see `peerwise list methods`")
     lr: float = Field(0.05, gt=0, description="learning rate; CRC's m0 is then rows / (lr nodes)")
     m0: float | None = Field(None, gt=0, description="equivalent sample size, instead of lr")
@@ -69,10 +71,12 @@ class Setting(BaseModel):
         """The same experiment with everything that its method ignores at its default."""
         ignored: tuple[str, ...] = ()
         network = ("topology", "topology_options", "redraw", "arrival", "weigh", "include_self")
-        if self.method in ("rc", "ml", "isolated"):
+        if self.method in ("rc", "ml", "isolated", *BASELINES):
             ignored = (*network, "m0", "iterations")
         if self.method == "ml":
             ignored += ("lr", "start", "iterate", "rounds", "record")
+        if self.method in BASELINES:
+            ignored += ("model", "model_options", "lr", "start", "iterate", "rounds", "record")
         defaults = {name: type(self).model_fields[name].default for name in ignored}
         return self.model_copy(update=defaults)
 

@@ -27,13 +27,14 @@ __all__ = [
     "together",
 ]
 
+LEAST = 1e-15  # a probability counts as at least this in the log-loss
 BLOCK = 1024  # rows scored at a time: bounds memory at nodes x BLOCK x classes
 
 
 def _errors(name: str, x: Array, y: Array, weight: Array, method: Method, state: State) -> Tree:
     key = jax.random.key(0)  # prediction that samples draws the same samples every time
 
-    def block(rows: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def block(rows: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         xs, ys, ws = rows
         log_prob = jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
         right = log_prob.argmax(-1) == ys[None]
@@ -41,16 +42,23 @@ def _errors(name: str, x: Array, y: Array, weight: Array, method: Method, state:
         # a model that has broken down (NaN) is wrong about everything
         fine = jnp.isfinite(log_prob).any(-1) & ~jnp.isnan(log_prob).any(-1)
         wrong = jnp.where(fine & right, 0, ws[None])
-        return wrong.sum(1), jnp.where(fine, (1 - prob) * ws[None], ws[None]).sum(1)
+        soft = jnp.where(fine, (1 - prob) * ws[None], ws[None])
+        surprise = -jnp.log(jnp.maximum(jnp.where(fine, prob, 0), LEAST)) * ws[None]
+        return wrong.sum(1), soft.sum(1), surprise.sum(1)
 
-    wrong, soft = jax.lax.map(block, (x, y, weight))
-    return {f"{name}_error": wrong.sum(0), f"{name}_soft_error": soft.sum(0)}
+    wrong, soft, surprise = jax.lax.map(block, (x, y, weight))
+    return {
+        f"{name}_error": wrong.sum(0),
+        f"{name}_soft_error": soft.sum(0),
+        f"{name}_log_loss": surprise.sum(0),
+    }
 
 
 def errors(name: str, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Partial:
-    """A probe of 0-1 and soft error (mean of 1 - p(y|x)) of every node's model on the given rows.
+    """A probe of every node's model on the given rows: 0-1 and soft error, log-loss.
 
-    It records `{name}_error` and `{name}_soft_error`. Rows count equally, or by `weight`.
+    It records `{name}_error`, `{name}_soft_error` (the mean of 1 - p(y|x)) and `{name}_log_loss`
+    (of -log p(y|x)). Rows count equally, or by `weight`.
     """
     rows = len(y)
     if not rows:

@@ -15,7 +15,7 @@ from peerwise.models.family import Model
 from peerwise.models.naive_bayes import naive_bayes, shared_naive_bayes
 from peerwise.models.tan import chow_liu, pair_counts, tan
 
-__all__ = ["MODELS", "agreed", "check_rows", "model_for"]
+__all__ = ["MODELS", "PLAIN", "agreed", "check_rows", "model_for"]
 
 # what can be named where a model is expected
 MODELS: dict[str, Callable[..., Model]] = {
@@ -27,6 +27,9 @@ MODELS: dict[str, Callable[..., Model]] = {
     "multinomial": multinomial,
     "bernoulli": bernoulli,
 }
+
+
+PLAIN = ("multinomial", "bernoulli")  # models of numbers as they are: not standardised
 
 
 def model_for(schema: Schema, name: str = "naive_bayes", **options: Any) -> Model:

@@ -181,7 +181,7 @@ def sweep_table(title: str, records: Sequence[Record], varied: Sequence[str]) ->
     """
     found = dict.fromkeys(r.metric for r in records)
     first = [m for m in ("test_error", "test_gap", "train_error", "node_std") if m in found]
-    hidden = ("train_gap", "train_soft_error", "test_soft_error", *first)
+    hidden = ("train_gap", "train_soft_error", "test_soft_error", "train_log_loss", *first)
     metrics = [*first, *(m for m in found if m not in hidden)]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for name in varied:
