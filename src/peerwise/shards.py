@@ -8,7 +8,7 @@ import numpy as np
 from peerwise.core import Shard
 from peerwise.errors import BadData
 
-__all__ = ["Group", "Shards", "pack", "pooled"]
+__all__ = ["Group", "Shards", "pack", "pooled", "roomy"]
 
 GROWTH = 1.5  # a group holds shards down to 1/GROWTH of its largest: padding costs a third at most
 
@@ -50,6 +50,18 @@ class Shards(NamedTuple):
             if at.size:
                 return Shard(*(leaf[at[0]] for leaf in group.shard))
         raise BadData(f"there is no node {node}: the network has nodes 0 to {self.n - 1}")
+
+
+def roomy(rows: int) -> int:
+    """The next of few sizes: rows padded to it, many tables need few compiled programs.
+
+    >>> [roomy(m) for m in (1, 32, 33, 100)]
+    [32, 32, 48, 108]
+    """
+    size = 32
+    while size < rows:
+        size = size * 3 // 2
+    return size
 
 
 def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:

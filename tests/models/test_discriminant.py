@@ -65,8 +65,8 @@ def close(a, b, tolerance=1e-10):
 
 X, Y = rows(0)
 SHARE = np.bincount(Y) / len(Y)
-MEANS = np.array([X[Y == c].mean(0) for c in range(CLASSES)])
-COVS = np.array([np.cov(X[Y == c].T, bias=True) for c in range(CLASSES)])
+MEANS = np.array([X[c == Y].mean(0) for c in range(CLASSES)])
+COVS = np.array([np.cov(X[c == Y].T, bias=True) for c in range(CLASSES)])
 WITHIN = np.einsum("c,cij->ij", SHARE, COVS)
 
 
@@ -111,7 +111,10 @@ def test_densities_as_in_scipy(name, shrinkage):
 
 @pytest.mark.parametrize("shrinkage", [0, 0.3])
 def test_parameters_as_numpy_computes_them(shrinkage):
-    for make, covs in ((qda, [shrunk(c, shrinkage) for c in COVS]), (lda, shrunk(WITHIN, shrinkage))):
+    for make, covs in (
+        (qda, [shrunk(c, shrinkage) for c in COVS]),
+        (lda, shrunk(WITHIN, shrinkage)),
+    ):
         model = make(NUMBERS, CLASSES, shrinkage=shrinkage)
         told = in64(model.describe, summed(model, X, Y))
         close(told["prior"], SHARE)
@@ -162,7 +165,9 @@ def test_of_one_number_the_covariance_is_a_variance():
     one = X[:, :1]
     for full, diagonal in ((qda, naive_bayes), (lda, shared_naive_bayes)):
         a, b = full((0,), CLASSES), diagonal((0,), CLASSES)
-        close(in64(log_joint, a, summed(a, one, Y), one), in64(log_joint, b, summed(b, one, Y), one))
+        close(
+            in64(log_joint, a, summed(a, one, Y), one), in64(log_joint, b, summed(b, one, Y), one)
+        )
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -193,7 +198,7 @@ def test_shared_variances_are_pooled_within_the_classes(missing):
 def test_shared_variances_of_numbers_with_holes_are_pooled_over_those_known():
     rng = np.random.default_rng(4)
     x = np.where(rng.random(X.shape) < 0.3, np.nan, X)
-    mean = np.array([np.nanmean(x[Y == c], 0) for c in range(CLASSES)])
+    mean = np.array([np.nanmean(x[c == Y], 0) for c in range(CLASSES)])
     model = shared_naive_bayes(NUMBERS, CLASSES, missing=True)
     told = in64(model.describe, summed(model, x, Y))
     close(told["mean"], mean)

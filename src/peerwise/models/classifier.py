@@ -13,6 +13,7 @@ from peerwise.data.decode import decode
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.models import family
 from peerwise.models.family import Model
+from peerwise.shards import roomy
 
 if TYPE_CHECKING:
     from peerwise.models.algebra import Statistics
@@ -77,7 +78,8 @@ class Classifier:
         """log p(x, y) [m, c] of encoded rows."""
         x = self._checked(x)
         score = _terms_sum if np.isnan(x).any() else family.log_joint
-        return self._run(score, x)
+        wide = np.concatenate([x, np.zeros((roomy(len(x)) - len(x), x.shape[1]))])
+        return self._run(score, wide)[: len(x)]
 
     def log_proba(self, x: Array) -> Array:
         """log p(y | x) [m, c] of encoded rows."""

@@ -1,0 +1,348 @@
+"""Risk-based calibration of a generative classifier, as a scikit-learn estimator."""
+
+import warnings
+from typing import Any, Self
+
+import jax
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from peerwise.core import Shard
+from peerwise.errors import BadData, BadSetting
+from peerwise.estimators.columns import as_columns, encoded, learn_schema
+from peerwise.models.algebra import Statistics
+from peerwise.models.classifier import Classifier
+from peerwise.models.registry import PLAIN, agreed, check_rows, model_for
+from peerwise.shards import roomy
+from peerwise.update.expectation import em
+from peerwise.update.stopping import calibrated
+
+__all__ = ["RiskCalibratedClassifier", "Tabular"]
+
+Array = npt.NDArray[Any]
+
+
+class Tabular(ClassifierMixin, BaseEstimator):
+    """What both estimators do with tables: encode them under a schema, and predict."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.model != "multinomial"
+        tags.input_tags.categorical = True
+        tags.input_tags.positive_only = self.model in PLAIN
+        return tags
+
+    def _labels(self, y: Any) -> Array:
+        """y as a column of labels that can be classes."""
+        if y is None:
+            raise BadData(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None"
+            )
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y[self._has_label(y)])
+        return y
+
+    def _has_label(self, y: Array) -> Array:
+        return np.ones(len(y), bool)
+
+    def _names(self) -> list[str]:
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if given is None else list(given)
+
+    def _encode(self, X: Any) -> Array:
+        check_is_fitted(self, "schema_")
+        columns, _ = as_columns(self, X, reset=False)
+        return encoded(columns, self.schema_, self.handle_unknown)
+
+    def _decide(self, classifier: Classifier, X: Array) -> Array:
+        if self.cost is None:
+            chosen = classifier.log_joint(X).argmax(1)
+        else:
+            names = list(self.schema_.classes)
+            chosen = np.array([names.index(c) for c in classifier.decide(X, self.cost)], int)
+        return self.classes_[chosen]
+
+
+class RiskCalibratedClassifier(Tabular):
+    """A generative classifier, fitted from its statistics and calibrated by its soft error (RC).
+
+    Parameters
+    ----------
+    model : the classifier: "naive_bayes", "shared_naive_bayes", "qda", "lda", "tan",
+        "multinomial" (counts), "bernoulli" (0 and 1).
+    model_options : options of the model, e.g. {"shrinkage": 0.1} for qda.
+    lr : learning rate; how far one iteration moves the statistics.
+    max_iter : iterations at most; 0 leaves maximum likelihood.
+    start : "ml", or "uniform" as in the CRC paper.
+    early_stopping : stop when the soft error has not fallen by `tol` for `n_iter_no_change`
+        iterations; otherwise all `max_iter` are made. The best iterate is kept either way.
+    validation_fraction : share of rows on which the soft error is watched; None: all training rows.
+    prior_rows : pseudo-rows of a uniform conjugate prior in every class.
+    categorical_features : "from_dtype" (a frame's category, text and bool columns), or columns by
+        name, number or mask.
+    handle_unknown : a category that training did not have: "error", or "missing" (integrated out).
+    cost : cost[i][j] of saying class j where i is true; None: the most probable class.
+    unlabelled : the value in y of rows without a label; they are used by EM (naive Bayes).
+    random_state : of the validation split.
+
+    Attributes
+    ----------
+    classes_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    schema_ : what the columns mean.
+    statistics_ : the raw sums of the rows (and prior), which add, subtract and save.
+    calibrated_ : the statistics after calibration; `classifier_` is made of them.
+    loss_curve_ : the soft error of every iterate, from the start on; n_iter_ : how many were made.
+    """
+
+    def __init__(
+        self,
+        model: str = "naive_bayes",
+        *,
+        model_options: dict[str, Any] | None = None,
+        lr: float = 0.1,
+        max_iter: int = 256,
+        start: str = "ml",
+        early_stopping: bool = True,
+        validation_fraction: float | None = None,
+        n_iter_no_change: int = 16,
+        tol: float = 1e-5,
+        prior_rows: float = 1.0,
+        categorical_features: Any = "from_dtype",
+        handle_unknown: str = "error",
+        cost: Any = None,
+        unlabelled: Any = None,
+        random_state: Any = None,
+    ):
+        self.model = model
+        self.model_options = model_options
+        self.lr = lr
+        self.max_iter = max_iter
+        self.start = start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.prior_rows = prior_rows
+        self.categorical_features = categorical_features
+        self.handle_unknown = handle_unknown
+        self.cost = cost
+        self.unlabelled = unlabelled
+        self.random_state = random_state
+
+    def _check(self) -> None:
+        for name, least in (("max_iter", 0), ("n_iter_no_change", 1), ("prior_rows", 0)):
+            if not getattr(self, name) >= least:
+                raise BadSetting(f"{name} must be {least} or more, got {getattr(self, name)!r}")
+        if not self.lr > 0:
+            raise BadSetting(f"lr must be greater than 0, got {self.lr!r}")
+        if self.start not in ("ml", "uniform"):
+            raise BadSetting(f"start must be 'ml' or 'uniform', got {self.start!r}")
+        share = self.validation_fraction
+        if share is not None and not 0 < share < 1:
+            raise BadSetting(f"validation_fraction must be between 0 and 1, got {share!r}")
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model to rows, then calibrate it on them."""
+        self._check()
+        self._begin(X, y, sample_weight, None)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add rows to the statistics, then calibrate on the new rows.
+
+        The first call fixes the schema: classes, categories, center and scale, TAN's structure.
+        With max_iter=0 any number of batches gives exactly what all rows at once would.
+        """
+        self._check()
+        if not hasattr(self, "schema_"):
+            self._begin(X, y, sample_weight, classes)
+            return self
+        if classes is not None and list(np.unique(classes)) != list(self.classes_):
+            raise BadData(
+                f"classes={list(classes)} is not what the first call to partial_fit had: "
+                f"{list(self.classes_)}"
+            )
+        columns, y = self._columns(X, y, reset=False)
+        weight = np.asarray(_check_sample_weight(sample_weight, y, dtype=np.float64))
+        self._add(encoded(columns, self.schema_, self.handle_unknown), self._codes(y), weight)
+        return self
+
+    def _begin(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+        columns, y = self._columns(X, y, reset=True)
+        weight = np.asarray(_check_sample_weight(sample_weight, y, dtype=np.float64))
+        if not (weight > 0).any():
+            raise BadData("no row has a positive sample_weight")
+        known = y[self._has_label(y)]
+        self.classes_ = np.unique(known if classes is None else classes)
+        if not len(self.classes_):
+            raise BadData("no row has a label")
+        self.schema_ = learn_schema(columns, self._names(), self.classes_, self, weight)
+        x = encoded(columns, self.schema_, self.handle_unknown)
+        codes = self._codes(y)
+        options = agreed(self.schema_, self.model, x, codes, weight) | (self.model_options or {})
+        self._made = model_for(self.schema_, self.model, **options)
+        self._warn_of_singular(codes)
+        self.statistics_ = Statistics.prior(
+            self.schema_, self.model, rows=self.prior_rows, **options
+        )
+        self._moved: Any = None  # by calibration so far
+        self._add(x, codes, weight)
+
+    def _warn_of_singular(self, codes: Array) -> None:
+        numbers = sum(f.kind == "numeric" for f in self.schema_.features)
+        counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
+        few = int(counts.argmin())
+        if self.model == "qda" and counts[few] <= numbers and not (self.model_options or {}):
+            warnings.warn(
+                f"class {self.classes_[few]} has {counts[few]} rows for {numbers} numbers: its "
+                "covariance is singular and was kept possible; consider "
+                "model_options={'shrinkage': 0.1}, or model='lda'",
+                stacklevel=4,
+            )
+
+    def _columns(self, X: Any, y: Any, reset: bool) -> tuple[list[Any], Array]:
+        """Checked columns and labels; rows without a label are not scikit-learn's to check."""
+        y = self._labels(y)
+        if self.unlabelled is None:
+            return as_columns(self, X, reset=reset, y=y)
+        columns, _ = as_columns(self, X, reset=reset)
+        check_consistent_length(columns[0], y)
+        return columns, y
+
+    def _has_label(self, y: Array) -> Array:
+        if self.unlabelled is None:
+            return super()._has_label(y)
+        if pd.isna(self.unlabelled):
+            return ~pd.isna(y)
+        return np.asarray(y != self.unlabelled)
+
+    def _codes(self, y: Array) -> Array:
+        labelled = self._has_label(y)
+        place = {c: i for i, c in enumerate(self.classes_.tolist())}
+        codes = np.full(len(y), -1, np.int32)
+        found, code = np.unique(y[labelled], return_inverse=True)
+        unseen = [c for c in found.tolist() if c not in place]
+        if unseen:
+            raise BadData(f"the label {unseen[0]!r} is not among the classes: {list(place)}")
+        codes[labelled] = np.array([place[c] for c in found.tolist()], np.int32)[code]
+        return codes
+
+    def _add(self, x: Array, codes: Array, weight: Array) -> None:
+        """Add rows to the sums and calibrate on them."""
+        made = self._made
+        check_rows(made, x, self.schema_)
+        held = self.statistics_
+        if (codes < 0).any():
+            found = em(made, x, codes, weight, prior=held.values).statistics
+            self.statistics_ = Statistics(self.schema_, found, self.model, held.options)
+        else:
+            more = Statistics.of(x, codes, self.schema_, self.model, weight, **held.options)
+            self.statistics_ = held + more
+        labelled = codes >= 0
+        self._calibrate(x[labelled], codes[labelled], weight[labelled])
+
+    def _calibrate(self, x: Array, codes: Array, weight: Array) -> None:
+        sums = self.statistics_
+        with jax.enable_x64(True):
+            if self.start == "ml":
+                start = (sums * (1 / self.lr)).values
+            else:
+                start = jax.tree.map(np.asarray, self._made.uniform(sums.rows / self.lr, float))
+            if self._moved is not None:  # what earlier batches taught
+                start = jax.tree.map(np.add, start, self._moved)
+            rows, watched = self._split(x, codes, weight)
+            patience = self.n_iter_no_change if self.early_stopping else self.max_iter + 1
+            run = calibrated(self._made, int(self.max_iter))
+            found = run(start, rows, watched, float(self.tol), int(patience))
+            best = jax.tree.map(np.asarray, found.statistics)
+        step = jax.tree.map(np.subtract, best, start)
+        earlier = self._moved
+        self._moved = step if earlier is None else jax.tree.map(np.add, earlier, step)
+        self.n_iter_ = int(found.iterations)
+        self.loss_curve_ = np.asarray(found.soft_error)[: self.n_iter_ + 1]
+        self.calibrated_ = Statistics(self.schema_, best, self.model, sums.options)
+
+    def _split(self, x: Array, codes: Array, weight: Array) -> tuple[Shard, Shard]:
+        """Rows to calibrate on and rows to watch, padded to few sizes: few programs to compile."""
+        every = np.arange(len(codes))
+        train = watch = every
+        if self.validation_fraction is not None:
+            counts = np.bincount(codes, minlength=len(self.classes_))
+            fine = counts[counts > 0].min() >= 2
+            try:
+                train, watch = train_test_split(
+                    every,
+                    test_size=self.validation_fraction,
+                    random_state=self.random_state,
+                    stratify=codes if fine else None,
+                )
+            except ValueError as error:
+                raise BadData(f"too few rows for validation_fraction: {error}") from None
+        return _padded(x[train], codes[train], weight[train]), _padded(
+            x[watch], codes[watch], weight[watch]
+        )
+
+    @property
+    def classifier_(self) -> Classifier:
+        """The calibrated classifier, on encoded rows."""
+        check_is_fitted(self, "calibrated_")
+        return self.calibrated_.to_classifier()
+
+    def predict_joint_log_proba(self, X: Any) -> Array:
+        """log p(x, y) of the (standardised) rows."""
+        return self.classifier_.log_joint(self._encode(X))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """log p(y | x); what is missing is integrated out."""
+        x = self._encode(X)
+        return self.classifier_.log_proba(x)
+
+    def predict_proba(self, X: Any) -> Array:
+        """p(y | x); what is missing is integrated out."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class, or the one of least expected cost."""
+        x = self._encode(X)
+        return self._decide(self.classifier_, x)
+
+    def explain(self, row: Any, target: Any = None, against: Any = None) -> Any:
+        """What each feature adds to the log-odds of one prediction: see `Classifier.explain`."""
+        x = self._encode(row)
+        names = [None if c is None else str(c) for c in (target, against)]
+        return self.classifier_.explain(x[0], *names)
+
+    def sample(self, rows: int, seed: int = 0) -> Any:
+        """Synthetic rows of the fitted (not calibrated) model, as a table."""
+        check_is_fitted(self, "statistics_")
+        return self.statistics_.to_classifier().sample(rows, seed)
+
+    def __getstate__(self) -> Any:
+        state = dict(super().__getstate__())
+        state.pop("_made", None)  # functions; made again from the schema
+        return state
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "statistics_"):
+            self._made = self.statistics_.made
+
+
+def _padded(x: Array, codes: Array, weight: Array) -> Shard:
+    pad = roomy(len(codes)) - len(codes)
+    return Shard(
+        np.concatenate([x, np.zeros((pad, x.shape[1]))]),
+        np.concatenate([codes, np.zeros(pad, np.int32)]),
+        np.concatenate([weight, np.zeros(pad)]),
+    )

@@ -1,0 +1,192 @@
+"""From what scikit-learn's users pass to encoded rows: arrays, and frames with categories."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    check_array,
+    check_consistent_length,
+    validate_data,
+)
+
+from peerwise.data.schema import Feature, Schema
+from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.models.registry import PLAIN
+
+__all__ = ["as_columns", "encoded", "learn_schema"]
+
+Array = npt.NDArray[Any]
+
+
+def as_columns(estimator: Any, X: Any, *, reset: bool, y: Any = None) -> tuple[list[Any], Any]:
+    """The columns of X, checked against what was fitted (by name for frames), and y.
+
+    Numeric columns are float arrays; a frame's other columns stay what they are.
+    """
+    frame = isinstance(X, pd.DataFrame) and not all(map(_is_number, X.dtypes))
+    if frame:
+        _check_feature_names(estimator, X, reset=reset)
+        _check_n_features(estimator, X, reset=reset)
+        if not len(X):
+            raise BadData("X has no rows: at least 1 is needed")
+        if y is not None:
+            check_consistent_length(X, y)
+        return [_column(X.iloc[:, j]) for j in range(X.shape[1])], y
+    nominal = estimator.categorical_features
+    dtype = None if _has_text(X) and not isinstance(nominal, str) else "numeric"
+    finite: Any = "allow-nan" if estimator.model not in PLAIN[:1] and dtype == "numeric" else True
+    options = {"dtype": dtype, "ensure_all_finite": finite, "reset": reset}
+    if y is None:
+        X = validate_data(estimator, X, **options)
+    else:
+        X, y = validate_data(estimator, X, y, **options)
+    if dtype == "numeric":
+        X = X.astype(np.float64)
+    return [X[:, j] for j in range(X.shape[1])], y
+
+
+def _has_text(X: Any) -> bool:
+    return not isinstance(X, pd.DataFrame) and getattr(X, "dtype", None) == np.dtype(object)
+
+
+def _is_number(dtype: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+
+
+def _column(series: pd.Series) -> Any:
+    if _is_number(series.dtype):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return check_array(values[:, None], ensure_all_finite="allow-nan")[:, 0]
+    return series
+
+
+def _nominal(given: Any, names: list[str], columns: list[Any]) -> set[int]:
+    """Which columns are categorical, as the user says or as their types do."""
+    if isinstance(given, str):
+        if given != "from_dtype":
+            raise UnknownName("categorical_features", given, ["from_dtype"])
+        return {j for j, c in enumerate(columns) if not _is_float(c)}
+    chosen = list(given) if isinstance(given, Iterable) else [given]
+    if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
+        if len(chosen) != len(names):
+            raise BadSetting(
+                f"categorical_features is a mask of {len(chosen)} for {len(names)} features"
+            )
+        return {j for j, c in enumerate(chosen) if c}
+    found = {j for j, c in enumerate(columns) if not _is_float(c) and isinstance(c, pd.Series)}
+    for c in chosen:
+        if isinstance(c, str):
+            if c not in names:
+                raise UnknownName("feature", c, names)
+            found.add(names.index(c))
+        elif not 0 <= int(c) < len(names):
+            raise BadSetting(f"categorical_features names column {c} of {len(names)}")
+        else:
+            found.add(int(c))
+    return found
+
+
+def _is_float(column: Any) -> bool:
+    return isinstance(column, np.ndarray) and column.dtype == np.float64
+
+
+def _texts(column: Any) -> tuple[Array, Array]:
+    """The values of a column as text, and where it has none."""
+    series = column if isinstance(column, pd.Series) else pd.Series(column)
+    absent = series.isna().to_numpy()
+    texts = np.array([_spell(v) for v in series.to_numpy(object)], object)
+    return texts, absent
+
+
+def _spell(value: Any) -> str:
+    whole = isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value)
+    return str(int(value)) if whole else str(value)
+
+
+def _categories(column: Any, name: str) -> tuple[str, ...]:
+    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
+        declared = [_spell(v) for v in column.cat.categories]
+        if len(set(declared)) < len(declared):
+            raise BadData(f"two categories of column '{name}' are spelt the same; rename one")
+        return tuple(declared)
+    if _is_float(column):
+        return tuple(_spell(v) for v in np.unique(column[~np.isnan(column)]))
+    texts, absent = _texts(column)
+    return tuple(sorted(set(texts[~absent])))
+
+
+def learn_schema(
+    columns: list[Any], names: list[str], classes: Array, estimator: Any, weight: Array
+) -> Schema:
+    """A schema of training rows: categories, and center and scale of numbers."""
+    nominal = _nominal(estimator.categorical_features, names, columns)
+    features = []
+    missing = False
+    for j, (name, column) in enumerate(zip(names, columns, strict=True)):
+        if j in nominal:
+            missing |= bool(_texts(column)[1].any())
+            categories = _categories(column, name)
+            if not categories:
+                raise BadData(f"column '{name}' has no value at all; drop it")
+            features.append(Feature(name, "categorical", categories))
+            continue
+        values = _numbers(column, name)
+        known = ~np.isnan(values) & (weight > 0)
+        missing |= bool(np.isnan(values).any())
+        center, scale = 0.0, 1.0
+        if estimator.model not in PLAIN and known.any():
+            share = weight[known] / weight[known].sum()
+            center = float(share @ values[known])
+            spread = float(np.sqrt(share @ (values[known] - center) ** 2))
+            varies = np.ptp(values[known]) > 0 and np.isfinite(spread) and spread > 0
+            scale = spread if varies else 1.0
+            center = center if varies else float(values[known][0])
+        features.append(Feature(name, "numeric", (), center, scale))
+    texts = [str(c) for c in classes]
+    if len(set(texts)) < len(texts):
+        raise BadData("two classes are spelt the same; rename one")
+    return Schema(tuple(features), tuple(texts), missing=missing)
+
+
+def _numbers(column: Any, name: str) -> Array:
+    if _is_float(column):
+        return column
+    try:
+        return np.asarray(column, float)
+    except (TypeError, ValueError):
+        raise BadData(
+            f"column '{name}' holds text; make it a category (pandas dtype or "
+            "categorical_features) or a number"
+        ) from None
+
+
+def encoded(columns: list[Any], schema: Schema, unknown: str) -> Array:
+    """Rows [m, d] as numbers under the schema; NaN is missing.
+
+    A category that the schema does not have is an error, or missing if `unknown` says so.
+    """
+    if unknown not in ("error", "missing"):
+        raise UnknownName("handle_unknown", unknown, ["error", "missing"])
+    out = []
+    for column, feature in zip(columns, schema.features, strict=True):
+        if feature.kind == "numeric":
+            out.append((_numbers(column, feature.name) - feature.center) / feature.scale)
+            continue
+        texts, absent = _texts(column)
+        place = {text: float(i) for i, text in enumerate(feature.categories)}
+        codes = np.array([place.get(t, np.nan) for t in texts], float)
+        unseen = np.flatnonzero(np.isnan(codes) & ~absent)
+        if unseen.size and unknown == "error":
+            known = ", ".join(feature.categories[:10])
+            raise BadData(
+                f"column '{feature.name}' holds '{texts[unseen[0]]}' in row {unseen[0]}, which "
+                f"was not there in training (known: {known}); handle_unknown='missing' takes it "
+                "as not known"
+            )
+        out.append(np.where(absent, np.nan, codes))
+    return np.column_stack(out)
