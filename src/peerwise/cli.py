@@ -159,7 +159,10 @@ def demo(
 
 @app.command()
 def reproduce(
-    item: Annotated[str, typer.Argument(help="e.g. crc/table-4, crc/figure-2, crc/all.")],
+    item: Annotated[
+        str,
+        typer.Argument(help="e.g. crc/table-4, crc/all, rc/compare: see `peerwise list items`."),
+    ],
     datasets: Annotated[
         str | None, typer.Option(help="Only these, with commas: adult,letter.")
     ] = None,
@@ -178,12 +181,13 @@ def reproduce(
     from peerwise.experiments.reproduce import choose
     from peerwise.experiments.reproduce import reproduce as run_items
 
-    items = choose(item)
+    paper, items = choose(item)
     _use_data(data)
     folder = out or Path("runs") / (item.replace("/", "-") + ("-quick" if quick else ""))
     chosen = [name.strip() for name in datasets.split(",")] if datasets else None
     with _progress(item) as told:
         found = run_items(
+            paper,
             items,
             folder,
             chosen=chosen,

@@ -5,57 +5,19 @@ paper's numbers are in `crc_paper`, its claims in `crc_claims`.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from peerwise import data
+from peerwise import data, topology
 from peerwise.errors import UnknownName
-from peerwise.experiments.crc_paper import SETS, TABLES, PaperSet
-from peerwise.experiments.job import Outcome
+from peerwise.experiments.crc_claims import check
+from peerwise.experiments.crc_paper import COUNTS, SETS, TABLES
+from peerwise.experiments.items import Column, Dataset, Item, Paper
 from peerwise.experiments.results import Record
 from peerwise.experiments.setting import Setting
 
-__all__ = ["ITEMS", "Column", "Dataset", "Item", "datasets", "records", "settings"]
-
-CLOSE = 0.01  # a gap below this counts as having converged to RC
-
-
-class Dataset(NamedTuple):
-    """A row of the tables: a data set of the paper, or a variant of ours beside it."""
-
-    name: str
-    data: str
-    paper: PaperSet
-    drop: tuple[str, ...] = ()
-    note: str = ""
-    present: bool = True
-
-
-class Column(NamedTuple):
-    """A column of a table: what runs and what is measured."""
-
-    name: str  # the paper's
-    metric: str  # test_gap, train_gap, test_error, train_error, node_std, rounds_to_gap
-    update: dict[str, Any] = {}  # what differs from the default setting  # noqa: RUF012
-    method: str = "crc"
-    part: str = "test"  # for node_std: the standard deviation of which error
-    round: str = "last"  # or "best": each repetition at its best round
-    reference: dict[str, Any] | None = None  # the reference, where it is not RC on the same rows
-    header: str = ""
-
-    @property
-    def title(self) -> str:
-        """What stands above the column."""
-        return self.header or self.name
-
-
-class Item(NamedTuple):
-    """A table or figure of the paper."""
-
-    title: str
-    about: str
-    columns: tuple[Column, ...]
+__all__ = ["ITEMS", "PAPER", "base", "datasets", "reach_of_trees"]
 
 
 def _gaps(updates: dict[str, dict[str, Any]], **header: str) -> tuple[Column, ...]:
@@ -219,92 +181,6 @@ def base(dataset: Dataset, quick: bool = False, repetitions: int | None = None) 
     return Setting(data=dataset.data, drop=dataset.drop, **update)
 
 
-def _of(column: Column, default: Setting) -> Setting:
-    return default.model_copy(update={**column.update, "method": column.method})
-
-
-def _reference(column: Column, default: Setting) -> Setting:
-    if column.reference is not None:
-        return default.model_copy(update={**column.reference, "method": "rc"})
-    return _of(column, default).reference()
-
-
-def settings(item: str, default: Setting) -> list[Setting]:
-    """Everything that a table needs of one data set."""
-    needed = []
-    for column in ITEMS[item].columns:
-        needed.append(_of(column, default))
-        if column.metric in ("train_gap", "test_gap", "rounds_to_gap"):
-            needed.append(_reference(column, default))
-    return needed
-
-
-def _error(outcome: Outcome, part: str, which: str) -> np.ndarray:
-    """Mean error over the nodes [repetitions], at the last round or at each one's best."""
-    curve = outcome.values[f"{part}_error"].mean(-1)  # [repetitions, rounds]
-    return curve[:, -1] if which == "last" else curve.min(-1)
-
-
-def _measure(column: Column, mine: Outcome, reference: Outcome | None) -> np.ndarray:
-    """The number of a column for every repetition."""
-    if column.metric.endswith("_error"):
-        return _error(mine, column.metric.removesuffix("_error"), column.round)
-    if column.metric == "node_std":
-        return mine.values[f"{column.part}_error"][:, -1].std(-1)
-    assert reference is not None
-    if column.metric == "rounds_to_gap":
-        # the paper's scores are means over repetitions: the round at which the mean gap is small
-        curve = (
-            mine.values["test_error"].mean(-1).mean(0) - _error(reference, "test", "last").mean()
-        )
-        close = np.flatnonzero(curve < CLOSE)
-        return np.array([mine.rounds[close[0]] if close.size else np.nan], float)
-    part = column.metric.removesuffix("_gap")
-    return _error(mine, part, column.round) - _error(reference, part, column.round)
-
-
-def _record(item: str, dataset: Dataset, column: Column, default: Setting, **found: Any) -> Record:
-    setting = {"method": column.method, "column": column.name, **column.update}
-    setting.pop("record", None)
-    if column.metric == "node_std":
-        setting["part"] = column.part
-    if item == "table-9":
-        setting["round"] = column.round
-    printed = TABLES.get(item, {}).get(dataset.paper.name, {}).get(column.name)
-    return Record(
-        paper="crc",
-        item=item,
-        dataset=dataset.name,
-        setting=setting,
-        metric=column.metric,
-        paper_value=None if dataset.drop else printed,
-        **found,
-    )
-
-
-def records(
-    item: str, dataset: Dataset, default: Setting, outcomes: dict[str, Outcome]
-) -> list[Record]:
-    """The numbers of one row of a table; a set that is absent or failed has none of ours."""
-    if item == "table-1":
-        return _described(dataset)
-    made = []
-    for column in ITEMS[item].columns:
-        mine = outcomes.get(_of(column, default).key)
-        reference = outcomes.get(_reference(column, default).key)
-        needs = column.metric in ("train_gap", "test_gap", "rounds_to_gap")
-        if mine is None or (needs and reference is None):
-            none = {"value": None, "std": None, "reps": 0}
-            made.append(_record(item, dataset, column, default, **none))
-            continue
-        values = _measure(column, mine, reference)
-        value = None if np.isnan(values).any() else float(values.mean())
-        std = float(values.std()) if values.size > 1 else None
-        found = {"value": value, "std": std, "reps": default.repetitions}
-        made.append(_record(item, dataset, column, default, **found))
-    return made
-
-
 def _described(dataset: Dataset) -> list[Record]:
     paper = dataset.paper
     printed = {
@@ -340,3 +216,51 @@ def _described(dataset: Dataset) -> list[Record]:
         )
         for name, value in printed.items()
     ]
+
+
+def _printed(item: str, dataset: Dataset, column: str) -> float | None:
+    if dataset.drop:  # a variant of ours
+        return None
+    return TABLES.get(item, {}).get(dataset.paper.name, {}).get(column)
+
+
+def reach_of_trees(repetitions: int = 20, seed: int = 0) -> dict[int, np.ndarray]:
+    """Mean share of nodes within each distance, for random trees of the paper's sizes (Fig. 2)."""
+    found = {}
+    for n in (20, 40, 50, 80, 160, 320):
+        drawn = [topology.reach(topology.random_tree(n, seed=seed + r)) for r in range(repetitions)]
+        longest = max(len(r) for r in drawn)
+        wide = [np.pad(r, (0, longest - len(r)), constant_values=1.0) for r in drawn]
+        found[n] = np.mean(wide, axis=0)
+    return found
+
+
+def _reach_records() -> list[Record]:
+    return [
+        Record(
+            paper="crc",
+            item="figure-2",
+            dataset="random trees",
+            setting={"method": "none", "nodes": n, "distance": k, "column": f"{n}:{k}"},
+            metric="reach",
+            value=float(share),
+            std=None,
+            reps=20,
+        )
+        for n, reach in reach_of_trees().items()
+        for k, share in enumerate(reach)
+    ]
+
+
+PAPER = Paper(
+    "crc",
+    ITEMS,
+    datasets,
+    base,
+    check,
+    _printed,
+    COUNTS,
+    {"table-1": _described},
+    {"figure-2": _reach_records},
+    ("table-3",),
+)

@@ -4,27 +4,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from peerwise import topology
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import crc, crc_claims, pool
+from peerwise.experiments import compare, crc, pool
+from peerwise.experiments.items import Dataset, Item, Paper, records, settings
 from peerwise.experiments.results import Claim, Record, history_of, write_folder
 from peerwise.experiments.setting import Setting
 
-__all__ = ["Reproduction", "choose", "list_items", "reach_of_trees", "reproduce"]
+__all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce"]
 
-NO_DATA = ("figure-2",)  # items that need no data set
+PAPERS = {paper.name: paper for paper in (crc.PAPER, compare.PAPER)}
 QUICK_NODES = 80  # larger networks are left out of a quick run
-CURVES = ("table-3",)  # items whose errors are drawn against rounds
 
 
 class Reproduction(NamedTuple):
     """What came of a command."""
 
     items: list[str]
-    datasets: list[crc.Dataset]
+    datasets: list[Dataset]
     records: list[Record]
     claims: list[Claim]
     history: pd.DataFrame | None
@@ -33,49 +31,29 @@ class Reproduction(NamedTuple):
 
 def list_items() -> list[tuple[str, str]]:
     """Every item that can be reproduced, with its title."""
-    named = [(f"crc/{item}", found.title) for item, found in crc.ITEMS.items()]
-    return [*named, ("crc/all", "everything above; goes on where it stopped")]
+    named = []
+    for paper in PAPERS.values():
+        named += [(f"{paper.name}/{item}", found.title) for item, found in paper.items.items()]
+        named.append((f"{paper.name}/all", "everything above; goes on where it stopped"))
+    return named
 
 
-def choose(name: str) -> list[str]:
-    """The items that a name like crc/table-4 or crc/all stands for."""
-    paper, _, item = name.partition("/")
+def choose(name: str) -> tuple[Paper, list[str]]:
+    """The paper and its items that a name like crc/table-4 or crc/all stands for."""
     known = [full for full, _ in list_items()]
+    start, _, item = name.partition("/")
     if name not in known:
-        raise UnknownName("item", name if paper == "crc" and item else f"{name}/", known)
-    return list(crc.ITEMS) if item == "all" else [item]
+        raise UnknownName("item", name if start in PAPERS and item else f"{name}/", known)
+    paper = PAPERS[start]
+    return paper, list(paper.items) if item == "all" else [item]
 
 
-def reach_of_trees(repetitions: int = 20, seed: int = 0) -> dict[int, np.ndarray]:
-    """Mean share of nodes within each distance, for random trees of the paper's sizes (Fig. 2)."""
-    found = {}
-    for n in (20, 40, 50, 80, 160, 320):
-        drawn = [topology.reach(topology.random_tree(n, seed=seed + r)) for r in range(repetitions)]
-        longest = max(len(r) for r in drawn)
-        wide = [np.pad(r, (0, longest - len(r)), constant_values=1.0) for r in drawn]
-        found[n] = np.mean(wide, axis=0)
-    return found
-
-
-def _reach_records() -> list[Record]:
-    return [
-        Record(
-            paper="crc",
-            item="figure-2",
-            dataset="random trees",
-            setting={"method": "none", "nodes": n, "distance": k, "column": f"{n}:{k}"},
-            metric="reach",
-            value=float(share),
-            std=None,
-            reps=20,
-        )
-        for n, reach in reach_of_trees().items()
-        for k, share in enumerate(reach)
-    ]
+def _fits(item: Item, dataset: Dataset) -> bool:
+    return not dataset.rows or dataset.rows >= item.least
 
 
 def _curves(
-    datasets: Sequence[crc.Dataset], defaults: dict[str, Setting], outcomes: dict[str, Any]
+    datasets: Sequence[Dataset], defaults: dict[str, Setting], outcomes: dict[str, Any]
 ) -> pd.DataFrame | None:
     """Errors of every node and round in the default setting."""
     frames = []
@@ -90,6 +68,7 @@ def _curves(
 
 
 def reproduce(
+    paper: Paper,
     items: list[str],
     folder: Path,
     *,
@@ -99,39 +78,45 @@ def reproduce(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reproduction:
-    """Run items of the CRC paper on the data sets at hand and write a run folder."""
-    datasets = crc.datasets(chosen, quick)
+    """Run items of a paper on the data sets at hand and write a run folder."""
+    datasets = paper.datasets(chosen, quick)
     here = [d for d in datasets if d.present]
-    tables = [item for item in items if item not in NO_DATA]
+    tables = [item for item in items if item not in paper.without_data]
     if tables and not here:
         names = ", ".join(d.data for d in datasets)
         raise BadData(
-            f"none of the paper's data sets is at hand (looked for {names}); give the folder that "
+            f"none of the data sets is at hand (looked for {names}); give the folder that "
             "has them and their MANIFEST.json with --data or PEERWISE_DATA"
         )
-    defaults = {d.name: crc.base(d, quick, repetitions) for d in datasets}
-    needed = [s for d in here for item in tables for s in crc.settings(item, defaults[d.name])]
+    defaults = {d.name: paper.base(d, quick, repetitions) for d in datasets}
+    needed = [
+        s
+        for d in here
+        for item in tables
+        if _fits(paper.items[item], d)
+        for s in settings(paper.items[item], defaults[d.name])
+    ]
     if quick:
         needed = [s for s in needed if s.nodes <= QUICK_NODES]
     outcomes, failed = pool.run_all(needed, folder / "cells", progress, workers)
     by_key = {s.key: s for s in needed}
     failures = {by_key[key].data: why for key, why in failed.items()}
-    records: list[Record] = []
+    found: list[Record] = []
     for item in items:
-        if item == "figure-2":
-            records += _reach_records()
+        if item in paper.without_data:
+            found += paper.without_data[item]()
             continue
-        for dataset in datasets:
-            records += crc.records(item, dataset, defaults[dataset.name], outcomes)
-    claims = crc_claims.check(records)
-    wanted = set(items) & set(CURVES)
+        for dataset in [d for d in datasets if _fits(paper.items[item], d)]:
+            found += records(paper, item, dataset, defaults[dataset.name], outcomes)
+    claims = paper.claims(found)
+    wanted = set(items) & set(paper.curves)
     history = _curves(here, defaults, outcomes) if wanted else None
     config = {
         "command": "reproduce",
-        "items": [f"crc/{item}" for item in items],
+        "items": [f"{paper.name}/{item}" for item in items],
         "datasets": [d.name for d in datasets],
         "quick": quick,
         "repetitions": next(iter(defaults.values())).repetitions,
     }
-    write_folder(folder, config=config, records=records, claims=claims, history=history)
-    return Reproduction(items, datasets, records, claims, history, failures)
+    write_folder(folder, config=config, records=found, claims=claims, history=history)
+    return Reproduction(items, datasets, found, claims, history, failures)

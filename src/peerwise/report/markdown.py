@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from peerwise.experiments import crc
-from peerwise.experiments.crc_paper import COUNTS
+from peerwise.experiments.items import Paper
+from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
 from peerwise.report import tables
 
@@ -14,8 +14,8 @@ def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _table(item: str, records: list[Record]) -> list[str]:
-    columns = crc.ITEMS[item].columns
+def _table(item: str, paper: Paper, records: list[Record]) -> list[str]:
+    columns = paper.items[item].columns
     by_cell = {(r.dataset, r.setting.get("column")): r for r in records}
     present = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
     lines = [
@@ -30,10 +30,26 @@ def _table(item: str, records: list[Record]) -> list[str]:
         lines.append(_row(["**<.01 (<.05), ours**", *(tables.ours(r) for r in counted.values())]))
         lines.append(_row(["of so many sets", *(str(len(r) or "") for r in counted.values())]))
         lines.append(_row(["paper, same sets", *(tables.theirs(r) for r in counted.values())]))
-        said = COUNTS.get(item, {})
+        said = paper.counts.get(item, {})
         cells = ["{} ({})".format(*said[c]) if c in said else "" for c in counted]
         if any(cells):
             lines.append(_row(["paper's text, of 16", *cells]))
+    return lines
+
+
+def _before(records: list[Record]) -> list[str]:
+    lines = []
+    for metric, title in tables.BEFORE.items():
+        columns, rows = tables.before_cells(records, metric)
+        lines += [
+            f"### {title}",
+            "",
+            _row(["data set", *columns]),
+            _row(["---"] * (len(columns) + 1)),
+        ]
+        for name, cells in rows.items():
+            lines.append(_row([name, *(f"**{c.text}**" if c.best else c.text for c in cells)]))
+        lines.append("")
     return lines
 
 
@@ -41,15 +57,22 @@ def page(folder: Path) -> str:
     """Every table of a run folder, each cell ours and then the paper's, and the claims."""
     records, claims, _ = read_folder(folder)
     lines = ["Each cell: ours, then the paper's; `·` = not printed, `-` = no number of ours.", ""]
-    for item in dict.fromkeys(r.item for r in records):
-        found = crc.ITEMS[item]
+    for name, item in dict.fromkeys((r.paper, r.item) for r in records):
+        paper = PAPERS[name or ""]
+        found = paper.items[item]
         if not found.columns:
             continue
         mine = [r for r in records if r.item == item]
-        lines += [f"## Table {item.partition('-')[2]}. {found.title}", "", f"{found.about}.", ""]
-        lines += [*_table(item, mine), ""]
+        number = item.partition("-")[2]
+        title = f"Table {number}. {found.title}" if number else found.title
+        lines += [f"## {title}", "", f"{found.about}.", ""]
+        if found.layout == "before":
+            lines += _before(mine)
+        else:
+            lines += [*_table(item, paper, mine), ""]
+        lines += [line for note in found.notes for line in (note, "")]
     if claims:
-        lines += ["## The paper's claims", "", _row(["claim", "held when", "ours", "paper", ""])]
+        lines += ["## Claims", "", _row(["claim", "held when", "ours", "paper", ""])]
         lines.append(_row(["---"] * 5))
         for c in claims:
             verdict = "**held**" if c.held else "**not held**"

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from peerwise.experiments import crc
-from peerwise.experiments.crc_paper import COUNTS
+from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
 from peerwise.report import figures, tables
 
@@ -17,17 +16,23 @@ _DESCRIBED = {name: name for name in ("rows", "features", "discrete", "continuou
 
 def _number(item: str) -> str:
     kind, _, number = item.partition("-")
-    return f"{kind.capitalize()} {number}"
+    return f"{kind.capitalize()} {number}".strip()
 
 
 def show(folder: Path, console: Console) -> list[Path]:
     """Print everything that a run folder holds and draw its figures; returns their paths."""
     records, claims, history = read_folder(folder)
     drawn = []
-    rows = {d.name: d for d in crc.datasets()}
-    for item in dict.fromkeys(r.item for r in records):
+    for name, item in dict.fromkeys((r.paper, r.item) for r in records):
+        paper = PAPERS[name or ""]
+        rows = {d.name: d for d in paper.datasets(None, False)}
         mine = [r for r in records if r.item == item]
-        found = crc.ITEMS[item]
+        found = paper.items[item]
+        if found.layout == "before":
+            notes = {n: d.note for n, d in rows.items() if d.note}
+            for table in tables.before_tables(found, mine, notes):
+                console.print(table)
+            continue
         title = f"{_number(item)}. {found.title}"
         if item == "figure-2":
             drawn.append(figures.save(figures.reach_curves(_reaches(mine)), folder / f"{item}.png"))
@@ -40,7 +45,7 @@ def show(folder: Path, console: Console) -> list[Path]:
             mine,
             headers,
             width=console.width,
-            counts=COUNTS.get(item),
+            counts=paper.counts.get(item),
             absent=[n for n in names if n not in present],
             notes={n: rows[n].note for n in names if n in rows and rows[n].note},
         ):

@@ -1,14 +1,20 @@
 """Tables for the terminal, ours beside the paper's."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from peerwise.experiments.items import Item
 from peerwise.experiments.results import Claim, Record
 
 __all__ = [
+    "BEFORE",
+    "Before",
+    "before_cells",
+    "before_tables",
     "claims_table",
     "counted",
     "item_tables",
@@ -158,9 +164,83 @@ def theirs(records: list[Record]) -> str:
     return f"{between(CLOSE)} ({between(NEAR)})"
 
 
+# What a comparison shows, each a table.
+BEFORE = {
+    "test_error": "Test error",
+    "test_log_loss": "Test log-loss",
+    "train_soft_error": "Training soft error, which calibration lowers",
+}
+
+
+class Before(NamedTuple):
+    """A cell of a comparison."""
+
+    text: str
+    best: bool  # the lowest of its row
+    lower: bool | None  # calibration lowered it; None where there is no before
+
+
+def before_cells(
+    records: Sequence[Record], metric: str
+) -> tuple[list[str], dict[str, list[Before]]]:
+    """Columns (models, then others), and for each data set a cell of each: before → after."""
+    values = {
+        (r.dataset, r.setting.get("model"), r.setting["method"]): r.value
+        for r in records
+        if r.metric == metric
+    }
+    models = list(dict.fromkeys(m for _, m, _ in values if m))
+    others = list(dict.fromkeys(k for _, m, k in values if not m))
+    rows: dict[str, list[Before]] = {}
+    for name in dict.fromkeys(d for d, _, _ in values):
+        pairs = [(values.get((name, m, "ml")), values.get((name, m, "rc"))) for m in models]
+        pairs += [(None, values.get((name, None, k))) for k in others]
+        ends = [after for _, after in pairs if after is not None]
+        least = min(ends, default=None)
+        rows[name] = [
+            Before(
+                _short(after) if before is None else f"{_short(before)} → {_short(after)}",
+                after is not None and after == least,
+                None if before is None or after is None else after < before,
+            )
+            for before, after in pairs
+        ]
+    return [c.replace("_", " ") for c in (*models, *others)], rows
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}".removeprefix("0")
+
+
+def before_tables(item: Item, records: Sequence[Record], notes: dict[str, str]) -> list[Table]:
+    """A comparison: each cell a model before → after calibration; bold is the best of a row."""
+    made = []
+    for metric, title in BEFORE.items():
+        columns, rows = before_cells(records, metric)
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        table.caption_justify = "left"
+        table.add_column("data set", no_wrap=True)
+        for column in columns:
+            table.add_column(column, justify="right")
+        for name, cells in rows.items():
+            styled = [
+                Text(
+                    c.text,
+                    ("bold " if c.best else "")
+                    + {True: "green", False: "yellow", None: ""}[c.lower],
+                )
+                for c in cells
+            ]
+            table.add_row(name + (" *" if name in notes else ""), *styled)
+        made.append(table)
+    told = [item.about, *item.notes, *(f"* {name}: {note}" for name, note in notes.items())]
+    made[-1].caption = "\n".join(told)
+    return made
+
+
 def claims_table(claims: Sequence[Claim]) -> Table:
     """The paper's claims, each held or not, with the numbers that say so."""
-    table = Table(title="The paper's claims", box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left")
     table.title_style = "bold"
     table.add_column("", no_wrap=True)
     table.add_column("claim", ratio=1)
