@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from peerwise.errors import BadData, UnknownName
+from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics import bootstrap as boot
 from peerwise.metrics.bootstrap import METRICS, interval, resample, scorer
 from peerwise.metrics.clinical import by_node, confusion, difference, report, should_join
@@ -566,7 +566,7 @@ def changed(array, at, value):
     ],
 )
 def test_bad_input_is_named(call, message):
-    with pytest.raises(BadData, match=message):
+    with pytest.raises((BadData, BadSetting), match=message):
         call()
 
 

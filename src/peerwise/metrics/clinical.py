@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from peerwise.errors import BadData, UnknownName
+from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics.bootstrap import (
     LOWER_IS_BETTER,
     METRICS,
@@ -276,11 +276,11 @@ def _metrics(positive: int | None) -> list[str]:
 
 def _settings(threshold: float, bootstrap: int, level: float) -> None:
     if not 0 <= threshold <= 1:
-        raise BadData(f"threshold must be a probability, 0 to 1, got {threshold}")
+        raise BadSetting(f"threshold must be a probability, 0 to 1, got {threshold}")
     if not isinstance(bootstrap, int | np.integer) or bootstrap < 0:
-        raise BadData(f"bootstrap must be a number of resamples, 0 for none, got {bootstrap}")
+        raise BadSetting(f"bootstrap must be a number of resamples, 0 for none, got {bootstrap}")
     if not 0 < level < 1:
-        raise BadData(f"level must be between 0 and 1, such as 0.95, got {level}")
+        raise BadSetting(f"level must be between 0 and 1, such as 0.95, got {level}")
 
 
 def _same_length(got: int, wanted: int, what: str, than: str = "rows in y") -> None:

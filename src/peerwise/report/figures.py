@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from peerwise.experiments.join import Joined
 from peerwise.experiments.results import Record
 
-__all__ = ["curves", "gap_map", "network_and_curves", "reach_curves", "save"]
+__all__ = ["curves", "gains", "gap_map", "network_and_curves", "reach_curves", "save"]
 
 COLOURS = {
     "crc": "#1f5fa8",
@@ -32,6 +33,26 @@ def save(figure: Figure, path: Path) -> Path:
     figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
     return path
+
+
+def gains(found: Joined) -> Figure:
+    """What joining gains every site, with its interval; green where it lies above 0."""
+    verdicts = found.verdicts.iloc[::-1]
+    colours = {"join": "#2e8b57", "stay": COLOURS["ml"]}
+    figure, axis = plt.subplots(figsize=(7, 1.4 + 0.32 * len(verdicts)))
+    axis.axvline(0, color="0.6", lw=1)
+    for place, (_, line) in enumerate(verdicts.iterrows()):
+        colour = colours.get(str(line["verdict"]), "0.5")
+        axis.plot([line["low"], line["high"]], [place, place], color=colour, lw=2)
+        axis.plot(line["gain"], place, "o", color=colour)
+    labels = [f"{site} ({found.rows.get(str(site), 0)} rows)" for site in verdicts.index]
+    axis.set_yticks(range(len(verdicts)), labels)
+    what = found.metric.replace("_", " ")
+    axis.set_xlabel(f"gain in {what} of the network's model over the site's own (95 % interval)")
+    axis.set_title("Should my site join?", loc="left", fontsize=11)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    return figure
 
 
 def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: str, band: bool) -> None:

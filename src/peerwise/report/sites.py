@@ -1,0 +1,83 @@
+"""What joining is worth to every site, as tables and files."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from peerwise.checkpoint import write_whole
+from peerwise.experiments.join import Joined
+
+__all__ = ["tables", "write"]
+
+SHOWN = ("balanced_accuracy", "auroc", "auprc", "sensitivity", "specificity")
+STYLES = {"join": "bold green", "stay": "bold red"}
+
+
+def _number(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.3f}"
+
+
+def _with_interval(line: pd.Series, name: str) -> str:
+    text = _number(line[name])
+    low, high = line[f"{name}_low"], line[f"{name}_high"]
+    return text if np.isnan(low) else f"{text} [{low:.2f}, {high:.2f}]"
+
+
+def _new(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+
+
+def tables(found: Joined) -> list[Table]:
+    """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
+    verdicts = _new(f"Should my site join? {found.metric.replace('_', ' ')} on its held-out rows")
+    names = ("rows learnt", "rows held out", "local", "network", "gain", "95 % interval", "verdict")
+    verdicts.add_column("site", no_wrap=True)
+    for name in names:
+        verdicts.add_column(name, justify="right")
+    for site, line in found.verdicts.iterrows():
+        interval = "-" if np.isnan(line["low"]) else f"{line['low']:+.3f} to {line['high']:+.3f}"
+        cells = [_number(line["local"]), _number(line["network"])]
+        gain = "-" if np.isnan(line["gain"]) else f"{line['gain']:+.3f}"
+        verdicts.add_row(
+            str(site),
+            str(found.rows.get(str(site), 0)),
+            str(line["rows"]),
+            *cells,
+            gain,
+            interval,
+            str(line["verdict"]),
+            style=STYLES.get(str(line["verdict"]), ""),
+        )
+    shown = [m for m in SHOWN if m in found.report]
+    report = _new("The network's models, each on its own site's held-out rows [95 % interval]")
+    for name in (
+        "subgroup",
+        "rows",
+        *(["positive"] if "positives" in found.report else []),
+        *shown,
+    ):
+        report.add_column(name.replace("_", " "), justify="left" if name == "subgroup" else "right")
+    for group, line in found.report.iterrows():
+        column, value = group  # type: ignore[misc]
+        label = "all" if column == "all" else f"{column} = {value}"
+        counts = [str(int(line["rows"]))]
+        if positive:
+            counts.append(str(int(line["positives"])))
+        report.add_row(label, *counts, *(_with_interval(line, m) for m in shown))
+    confusion = _new("Confusion: true class in rows, class said in columns")
+    confusion.add_column("")
+    for name in found.confusion.columns:
+        confusion.add_column(str(name), justify="right")
+    for true, line in found.confusion.iterrows():
+        confusion.add_row(str(true), *(str(int(v)) for v in line))
+    return [verdicts, report, confusion]
+
+
+def write(found: Joined, folder: Path) -> None:
+    """The same numbers as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("verdicts", "report", "confusion"):
+        write_whole(folder / f"{name}.csv", getattr(found, name).to_csv().encode())
