@@ -53,15 +53,12 @@ def tables(found: Joined) -> list[Table]:
         )
     shown = [m for m in SHOWN if m in found.report]
     report = _new("The network's models, each on its own site's held-out rows [95 % interval]")
-    for name in (
-        "subgroup",
-        "rows",
-        *(["positive"] if "positives" in found.report else []),
-        *shown,
-    ):
+    positive = ["positive"] if "positives" in found.report else []
+    for name in ("subgroup", "rows", *positive, *shown):
         report.add_column(name.replace("_", " "), justify="left" if name == "subgroup" else "right")
-    for group, line in found.report.iterrows():
-        column, value = group  # type: ignore[misc]
+    for (column, value), (_, line) in zip(
+        found.report.index.tolist(), found.report.iterrows(), strict=True
+    ):
         label = "all" if column == "all" else f"{column} = {value}"
         counts = [str(int(line["rows"]))]
         if positive:
