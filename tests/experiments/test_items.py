@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from peerwise.errors import UnknownName
-from peerwise.experiments import crc
+from peerwise.experiments import crc, items
 from peerwise.experiments.crc_paper import SETS, TABLES
 from peerwise.experiments.job import Outcome
-from peerwise.experiments.reproduce import choose, list_items, reach_of_trees, reproduce
+from peerwise.experiments.reproduce import choose, list_items, reproduce
 
 
 @pytest.mark.parametrize("item", [i for i in crc.ITEMS if crc.ITEMS[i].columns])
@@ -31,7 +31,7 @@ def test_all_16_sets_are_rows_and_the_fair_smart_grid_beside(monkeypatch):
 def test_the_default_run_is_shared_by_the_tables_that_show_it():
     default = crc.base(crc.datasets(["adult"])[0])
     shared = {
-        crc._of(column, default).key
+        items._of(column, default).key
         for item, name in (("table-3", "crc_test_gap"), ("table-4", "tree"), ("table-11", "1"))
         for column in crc.ITEMS[item].columns
         if column.name == name
@@ -50,7 +50,7 @@ def test_numbers_of_a_column_by_hand():
     reference = _outcome([[[0.3], [0.1], [0.15]], [[0.3], [0.2], [0.25]]])
 
     def value(metric, **more):
-        return crc._measure(crc.Column("c", metric, **more), mine, reference)
+        return items.measure(items.Column("c", metric, **more), mine, reference)
 
     np.testing.assert_allclose(value("test_gap"), [0.05, 0.05])
     np.testing.assert_allclose(value("train_gap"), [0.025, 0.025])
@@ -62,24 +62,23 @@ def test_numbers_of_a_column_by_hand():
 
 
 def test_items_by_name():
-    assert choose("crc/table-4") == ["table-4"]
-    assert choose("crc/all") == list(crc.ITEMS)
+    assert choose("crc/table-4") == (crc.PAPER, ["table-4"])
+    assert choose("crc/all") == (crc.PAPER, list(crc.ITEMS))
     assert ("crc/figure-2", "Reach") in list_items()
     with pytest.raises(UnknownName, match="did you mean 'crc/table-4'"):
         choose("crc/tabel-4")
 
 
 def test_reach_falls_with_the_size_of_the_tree():
-    reaches = reach_of_trees(repetitions=3)
+    reaches = crc.reach_of_trees(repetitions=3)
     at_five = [reaches[n][5] for n in (20, 50, 160, 320)]
     assert at_five == sorted(at_five, reverse=True)
     assert all(np.isclose(r[-1], 1) for r in reaches.values())
 
 
 def test_a_quick_table_beside_the_papers(data_folder, tmp_path):
-    found = reproduce(
-        ["table-1", "table-12"], tmp_path, chosen=["skin", "bank"], quick=True, workers=1
-    )
+    asked = {"chosen": ["skin", "bank"], "quick": True, "workers": 1}
+    found = reproduce(crc.PAPER, ["table-1", "table-12"], tmp_path, **asked)
     assert not found.failures
     records = json.loads((tmp_path / "results.json").read_text())
     table = {(r["dataset"], r["setting"]["column"]): r for r in records if r["item"] == "table-12"}

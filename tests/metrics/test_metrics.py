@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, log_loss
 
 from peerwise import metrics
 from peerwise import topology as topologies
@@ -59,7 +59,7 @@ def test_error_is_one_minus_the_accuracy_of_scikit_learn(weighted):
     x, y = rows()
     weight = np.random.default_rng(1).uniform(0, 3, len(y)) if weighted else None
     got = seen(metrics.errors("test", x, y, weight))
-    assert set(got) == {"test_error", "test_soft_error"}
+    assert set(got) == {"test_error", "test_soft_error", "test_log_loss"}
     for v in range(NODES):
         log_prob = said(x, VALUES[v])
         accuracy = accuracy_score(y, log_prob.argmax(1), sample_weight=weight)
@@ -67,6 +67,10 @@ def test_error_is_one_minus_the_accuracy_of_scikit_learn(weighted):
         right = np.exp(log_prob[np.arange(len(y)), y])
         soft = np.average(1 - right, weights=weight)
         assert got["test_soft_error"][v] == pytest.approx(soft, abs=1e-5)
+        surprise = log_loss(
+            y, np.exp(log_prob.astype(float)), sample_weight=weight, labels=[0, 1, 2]
+        )
+        assert got["test_log_loss"][v] == pytest.approx(surprise, rel=1e-4)
     assert 0 < got["test_error"].min() < got["test_error"].max() < 1  # a case worth testing
 
 
@@ -156,7 +160,8 @@ def test_probes_together_record_what_each_does():
     run = simulate(METHOD, shards, tree, 3, probe=both, at=[1, 3])
     history = run.history["adapt"]
     assert set(history) == {
-        *("test_error", "test_soft_error", "train_error", "train_soft_error"),
+        *("test_error", "test_soft_error", "test_log_loss"),
+        *("train_error", "train_soft_error", "train_log_loss"),
         *("guards", "consensus_distance", "count"),
     }
     assert history["guards"].shape == history["test_error"].shape == (2, NODES)

@@ -125,6 +125,6 @@ def test_a_claim_can_fail_and_says_with_what_numbers():
 @pytest.mark.full
 @pytest.mark.parametrize("item", [i for i in crc.ITEMS if i not in ("table-1", "figure-2")])
 def test_every_table_at_full_size(data_folder, tmp_path, item):
-    found = reproduce([item], tmp_path)
+    found = reproduce(crc.PAPER, [item], tmp_path)
     assert not found.failures
     assert all(c.held is not None for c in found.claims)

@@ -1,0 +1,144 @@
+"""Comparison of models: what is run, what is said, and what the report shows."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.linear_model import LogisticRegression
+
+from peerwise.errors import BadData, UnknownName
+from peerwise.experiments import compare
+from peerwise.experiments.baselines import BASELINES, _dense
+from peerwise.experiments.job import run, split
+from peerwise.experiments.reproduce import reproduce
+from peerwise.experiments.results import Record
+from peerwise.experiments.setting import Setting
+from peerwise.report.markdown import page
+from peerwise.report.paper import show
+
+
+def record(model, method, metric, value, dataset="wine"):
+    column = f"{model} {method} {metric}" if model else f"{method} {metric}"
+    setting = {"method": method, "column": column} | ({"model": model} if model else {})
+    return Record(
+        paper="rc",
+        item="compare",
+        dataset=dataset,
+        setting=setting,
+        metric=metric,
+        value=value,
+        std=0.0,
+        reps=1,
+    )
+
+
+def test_every_tabular_set_at_hand_is_compared(monkeypatch):
+    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    assert [d.name for d in compare.datasets()] == ["breast_cancer", "wine", "iris"]
+    with pytest.raises(UnknownName, match="did you mean 'wine'"):
+        compare.datasets(["wein"])
+
+
+def test_sets_of_the_folder_come_first_and_leaks_are_left_out(data_folder):
+    found = {d.name: d for d in compare.datasets()}
+    assert {"adult", "heart_2020", "mushroom"} < set(found)
+    assert "mnist" not in found
+    assert found["smart_grid_augmented"].drop == ("stab",)
+
+
+def test_a_claim_names_its_exceptions():
+    records = [
+        record("qda", "ml", "test_error", 0.10),
+        record("qda", "rc", "test_error", 0.12),
+        record("lda", "ml", "test_error", 0.10),
+        record("lda", "rc", "test_error", 0.08),
+        record(None, "logistic_regression", "test_error", 0.05),
+    ]
+    by_name = {c.name: c for c in compare.claims(records)}
+    lower = by_name["rc-lowers-test_error"]
+    assert (lower.held, lower.ours) == (False, "1 of 2; not: qda on wine")
+    assert by_name["best-of-ours"].held is False
+    assert compare.claims([]) == []
+
+
+def test_a_quick_comparison_without_a_data_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    asked = {"chosen": ["wine"], "quick": True, "repetitions": 1, "workers": 1}
+    found = reproduce(compare.PAPER, ["compare", "trees"], tmp_path, **asked)
+    assert not found.failures
+    assert {r.item for r in found.records} == {"compare"}  # 178 rows are too few for the trees
+    values = {r.setting["column"]: r.value for r in found.records}
+    for model in compare.MODELS:
+        before, after = (values[f"{model} {m} train_soft_error"] for m in ("ml", "rc"))
+        assert after < before
+    assert {c.name: c.held for c in found.claims}["rc-lowers-train_soft_error"] is True
+    console = Console(width=150, record=True, file=io.StringIO())
+    show(tmp_path, console)
+    text = console.export_text()
+    assert "Test log-loss" in text
+    assert "→" in text
+    told = page(tmp_path)
+    assert "| wine |" in told
+    assert "Training soft error" in told
+
+
+# --- the jobs behind it
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_are_measured_on_the_same_rows(name):
+    setting = Setting(data="breast_cancer", nodes=4, rows=60, repetitions=2, method=name)
+    outcome = run(setting)
+    assert outcome.values["test_error"].shape == (2, 1, 1)
+    assert (outcome.values["test_error"] < 0.15).all()
+    assert outcome.messages == 0
+    # a network's size and graph are nothing to them
+    assert setting.key == setting.model_copy(update={"topology": "ring", "lr": 1.0}).key
+
+
+def test_a_baseline_is_what_scikit_learn_says():
+    setting = Setting(data="wine", nodes=2, rows=60, repetitions=1, method="logistic_regression")
+    part = split(setting, 0)
+    fitted = LogisticRegression(max_iter=1000).fit(part.x.astype(float), part.y)
+    error = np.mean(fitted.predict(part.x_test.astype(float)) != part.y_test)
+    np.testing.assert_allclose(run(setting).values["test_error"], error)
+
+
+def test_categories_become_one_hot_columns():
+    dense = _dense(np.array([[0.5, 2.0], [1.5, 0.0]]), (0, 3))
+    assert dense.tolist() == [[0.5, 0, 0, 1], [1.5, 1, 0, 0]]
+
+
+@pytest.mark.parametrize("model", ["shared_naive_bayes", "qda", "lda"])
+def test_a_network_learns_every_model(model):
+    outcome = run(
+        Setting(data="iris", nodes=4, rows=25, rounds=16, repetitions=1, model=model, lr=0.2)
+    )
+    assert outcome.values["test_error"].mean() < 0.15
+
+
+def test_a_network_agrees_on_the_structure_of_tan(data_folder):
+    setting = Setting(data="mushroom", nodes=10, rows=40, rounds=24, repetitions=2, model="tan")
+    outcome = run(setting)
+    assert outcome.values["test_error"].shape[0] == 2
+    assert outcome.values["test_error"].mean() < 0.1
+    naive = run(setting.model_copy(update={"model": "naive_bayes"}))
+    assert outcome.bytes_per_link > naive.bytes_per_link
+
+
+def test_counts_are_not_standardised_and_what_is_no_count_is_refused():
+    setting = Setting(data="digits", nodes=1, rows=800, repetitions=1, method="ml")
+    outcome = run(setting.model_copy(update={"model": "multinomial"}))
+    assert outcome.values["test_error"].mean() < 0.15
+    with pytest.raises(BadData, match="bernoulli needs 0 or 1"):
+        run(setting.model_copy(update={"model": "bernoulli"}))
+
+
+def test_options_of_a_model_reach_it():
+    setting = Setting(data="iris", nodes=1, rows=60, repetitions=1, method="ml", model="qda")
+    shrunk = setting.model_copy(update={"model_options": {"shrinkage": 0.9}})
+    plain, other = (run(s).values["test_log_loss"].mean() for s in (setting, shrunk))
+    assert plain != other
+    with pytest.raises(UnknownName, match="shrinkage"):
+        run(setting.model_copy(update={"model_options": {"shrinkige": 0.9}}))

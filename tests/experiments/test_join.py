@@ -1,0 +1,83 @@
+"""Should my site join: planted cases, and the command that says it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from peerwise.cli import app
+from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.experiments.join import join
+from peerwise.report import sites
+
+
+@pytest.fixture(scope="module")
+def wards(tmp_path_factory):
+    """Three sites of one kind, and one in which the label means the opposite."""
+    rng = np.random.default_rng(0)
+    frames = []
+    for name, rows, sign in (("a", 200, 1), ("b", 200, 1), ("c", 200, 1), ("odd", 80, -1)):
+        ill = rng.random(rows) < 0.4
+        x = sign * np.where(ill, 0.8, -0.8)[:, None] + rng.normal(size=(rows, 6))
+        frame = pd.DataFrame(x, columns=[f"m{i}" for i in range(6)])
+        sex = rng.choice(["f", "m"], rows)
+        frames.append(frame.assign(ward=name, sex=sex, ill=np.where(ill, "yes", "no")))
+    path = tmp_path_factory.mktemp("wards") / "wards.csv"
+    pd.concat(frames).to_csv(path, index=False)
+    return path
+
+
+def test_a_site_that_differs_should_stay(wards):
+    found = join(str(wards), "ward", target="ill", topology="complete", by=["sex"], rounds=32)
+    assert found.verdicts.loc["odd", "verdict"] == "stay"
+    assert found.rows == {"a": 140, "b": 140, "c": 140, "odd": 56}
+    assert ("sex", "f") in found.report.index
+    assert ("site", "odd") in found.report.index
+    assert found.confusion.to_numpy().sum() == 60 * 3 + 24
+
+
+def test_small_sites_of_one_kind_gain_together(tmp_path):
+    rng = np.random.default_rng(1)
+    rows, kinds = 3000, 30
+    ill = rng.random(rows) < 0.5
+    x = np.where(ill, 0.15, -0.15)[:, None] + rng.normal(size=(rows, 30))
+    frame = pd.DataFrame(x, columns=[f"m{i}" for i in range(30)])
+    frame["ward"] = np.arange(rows) % kinds
+    frame["ill"] = ill.astype(int)
+    path = tmp_path / "many.csv"
+    frame.to_csv(path, index=False)
+    found = join(str(path), "ward", target="ill", topology="complete", rounds=32)
+    assert (found.verdicts["gain"] > 0).mean() > 0.8
+    assert (found.verdicts["verdict"] == "stay").sum() <= 1
+    assert (found.verdicts["verdict"] == "join").sum() >= 5
+
+
+def test_files_and_tables_say_the_same(wards, tmp_path):
+    found = join(str(wards), "ward", target="ill", rounds=4)
+    sites.write(found, tmp_path)
+    again = pd.read_csv(tmp_path / "verdicts.csv", index_col="site")
+    np.testing.assert_allclose(again["gain"], found.verdicts["gain"])
+    assert [t.row_count for t in sites.tables(found)] == [4, 5, 2]
+
+
+def test_the_command(wards, tmp_path):
+    command = ["join", str(wards), "--target", "ill", "--site", "ward", "--rounds", "4"]
+    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "Should my site join?" in result.output
+    assert (tmp_path / "out" / "gains.png").stat().st_size > 0
+
+
+def test_what_cannot_be_compared_is_refused(wards, tmp_path):
+    with pytest.raises(UnknownName, match="did you mean 'ward'"):
+        join(str(wards), "wrad", target="ill")
+    with pytest.raises(UnknownName, match="class"):
+        join(str(wards), "ward", target="ill", positive="maybe")
+    with pytest.raises(BadSetting, match="held_out"):
+        join(str(wards), "ward", target="ill", held_out=1.5)
+    with pytest.raises(BadData, match="array"):
+        join("digits", "ward")
+    lonely = tmp_path / "lonely.csv"
+    pd.DataFrame({"x": [1, 2, 3], "s": ["a", "a", "b"], "y": [0, 1, 0]}).to_csv(lonely)
+    with pytest.raises(BadData, match="site 'b' has one row"):
+        join(str(lonely), "s", target="y")
