@@ -1,6 +1,7 @@
 """Risk-based calibration of a generative classifier, as a scikit-learn estimator."""
 
 import warnings
+from numbers import Integral, Real
 from typing import Any, Self
 
 import jax
@@ -22,6 +23,7 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.estimators.columns import as_columns, encoded, learn_schema
 from peerwise.models.algebra import Statistics
 from peerwise.models.classifier import Classifier
+from peerwise.models.family import by_class
 from peerwise.models.registry import PLAIN, agreed, check_rows, model_for
 from peerwise.shards import roomy
 from peerwise.update.expectation import em
@@ -50,7 +52,11 @@ class Tabular(ClassifierMixin, BaseEstimator):
                 "is None"
             )
         y = column_or_1d(y, warn=True)
-        check_classification_targets(y[self._has_label(y)])
+        labelled = self._has_label(y)
+        lost = np.flatnonzero(pd.isna(y) & labelled)
+        if lost.size:
+            raise BadData(f"Input y contains NaN: row {lost[0]} has no label")
+        check_classification_targets(y[labelled])
         return y
 
     def _has_label(self, y: Array) -> Array:
@@ -141,11 +147,17 @@ class RiskCalibratedClassifier(Tabular):
         self.random_state = random_state
 
     def _check(self) -> None:
-        for name, least in (("max_iter", 0), ("n_iter_no_change", 1), ("prior_rows", 0)):
-            if not getattr(self, name) >= least:
-                raise BadSetting(f"{name} must be {least} or more, got {getattr(self, name)!r}")
-        if not self.lr > 0:
-            raise BadSetting(f"lr must be greater than 0, got {self.lr!r}")
+        for name, least in (("max_iter", 0), ("n_iter_no_change", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < least:
+                raise BadSetting(f"{name} must be a whole number, {least} or more, got {value!r}")
+        for name in ("prior_rows", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                raise BadSetting(f"{name} must be a finite number, 0 or more, got {value!r}")
+        lr: Any = self.lr
+        if not isinstance(lr, Real) or not 0 < float(lr) < np.inf:
+            raise BadSetting(f"lr must be a finite number greater than 0, got {lr!r}")
         if self.start not in ("ml", "uniform"):
             raise BadSetting(f"start must be 'ml' or 'uniform', got {self.start!r}")
         share = self.validation_fraction
@@ -165,26 +177,24 @@ class RiskCalibratedClassifier(Tabular):
         With max_iter=0 any number of batches gives exactly what all rows at once would.
         """
         self._check()
-        if not hasattr(self, "schema_"):
+        if not hasattr(self, "calibrated_"):
             self._begin(X, y, sample_weight, classes)
             return self
-        if classes is not None and list(np.unique(classes)) != list(self.classes_):
+        if classes is not None and self._told(classes).tolist() != self.classes_.tolist():
             raise BadData(
-                f"classes={list(classes)} is not what the first call to partial_fit had: "
-                f"{list(self.classes_)}"
+                f"classes={np.asarray(classes).tolist()} is not what the first call to partial_fit "
+                f"had: {self.classes_.tolist()}"
             )
         columns, y = self._columns(X, y, reset=False)
-        weight = np.asarray(_check_sample_weight(sample_weight, y, dtype=np.float64))
+        weight = _weights(sample_weight, y)
         self._add(encoded(columns, self.schema_, self.handle_unknown), self._codes(y), weight)
         return self
 
     def _begin(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+        self.__dict__.pop("calibrated_", None)  # if this fails, there is no half of two fits
         columns, y = self._columns(X, y, reset=True)
-        weight = np.asarray(_check_sample_weight(sample_weight, y, dtype=np.float64))
-        if not (weight > 0).any():
-            raise BadData("no row has a positive sample_weight")
-        known = y[self._has_label(y)]
-        self.classes_ = np.unique(known if classes is None else classes)
+        weight = _weights(sample_weight, y)
+        self.classes_ = self._told(y if classes is None else classes)
         if not len(self.classes_):
             raise BadData("no row has a label")
         self.schema_ = learn_schema(columns, self._names(), self.classes_, self, weight)
@@ -193,8 +203,14 @@ class RiskCalibratedClassifier(Tabular):
         options = agreed(self.schema_, self.model, x, codes, weight) | (self.model_options or {})
         self._made = model_for(self.schema_, self.model, **options)
         self._warn_of_singular(codes)
+        # a number that never varies says nothing: not even how much of the prior a class has
+        still = {
+            f.name: 0.0
+            for f, column in zip(self.schema_.features, x.T, strict=True)
+            if f.kind == "numeric" and not np.nan_to_num(column).any()
+        }
         self.statistics_ = Statistics.prior(
-            self.schema_, self.model, rows=self.prior_rows, **options
+            self.schema_, self.model, rows=self.prior_rows, std=still, **options
         )
         self._moved: Any = None  # by calibration so far
         self._add(x, codes, weight)
@@ -220,6 +236,11 @@ class RiskCalibratedClassifier(Tabular):
         check_consistent_length(columns[0], y)
         return columns, y
 
+    def _told(self, classes: Any) -> Array:
+        """Distinct classes in order."""
+        classes = np.asarray(classes)
+        return np.unique(classes[self._has_label(classes)])
+
     def _has_label(self, y: Array) -> Array:
         if self.unlabelled is None:
             return super()._has_label(y)
@@ -240,19 +261,30 @@ class RiskCalibratedClassifier(Tabular):
 
     def _add(self, x: Array, codes: Array, weight: Array) -> None:
         """Add rows to the sums and calibrate on them."""
-        made = self._made
+        made, held, known = self._made, self.statistics_, codes >= 0
         check_rows(made, x, self.schema_)
-        held = self.statistics_
-        if (codes < 0).any():
-            found = em(made, x, codes, weight, prior=held.values).statistics
-            self.statistics_ = Statistics(self.schema_, found, self.model, held.options)
-        else:
-            more = Statistics.of(x, codes, self.schema_, self.model, weight, **held.options)
-            self.statistics_ = held + more
-        labelled = codes >= 0
-        self._calibrate(x[labelled], codes[labelled], weight[labelled])
+        if np.isnan(x).any() and not self.schema_.missing:
+            row, column = np.argwhere(np.isnan(x))[0].tolist()
+            raise BadData(
+                f"column '{self.schema_.features[column].name}' has no value in row {row}, and no "
+                "value was missing in the first call to partial_fit, which fixed the model"
+            )
+        rows, watched = self._split(x[known], codes[known], weight[known])
+        own = x[known], codes[known], self.schema_, self.model, weight[known]
+        sums = held + Statistics.of(*own, **held.options)
+        if not known.all():
+            absent = by_class(sums.values)[:, 0] <= self.prior_rows
+            if absent.any():
+                raise BadData(
+                    f"class {self.classes_[absent.argmax()]} has no labelled row to start from; "
+                    "label one"
+                )
+            found = em(made, x, codes, weight, prior=held.values, start=sums.values).statistics
+            sums = Statistics(self.schema_, found, self.model, held.options)
+        self.statistics_ = sums
+        self._calibrate(rows, watched)
 
-    def _calibrate(self, x: Array, codes: Array, weight: Array) -> None:
+    def _calibrate(self, rows: Shard, watched: Shard) -> None:
         sums = self.statistics_
         with jax.enable_x64(True):
             if self.start == "ml":
@@ -261,9 +293,8 @@ class RiskCalibratedClassifier(Tabular):
                 start = jax.tree.map(np.asarray, self._made.uniform(sums.rows / self.lr, float))
             if self._moved is not None:  # what earlier batches taught
                 start = jax.tree.map(np.add, start, self._moved)
-            rows, watched = self._split(x, codes, weight)
             patience = self.n_iter_no_change if self.early_stopping else self.max_iter + 1
-            run = calibrated(self._made, int(self.max_iter))
+            run = calibrated(self._made, int(self.max_iter) if rows.weight.any() else 0)
             found = run(start, rows, watched, float(self.tol), int(patience))
             best = jax.tree.map(np.asarray, found.statistics)
         step = jax.tree.map(np.subtract, best, start)
@@ -277,7 +308,7 @@ class RiskCalibratedClassifier(Tabular):
         """Rows to calibrate on and rows to watch, padded to few sizes: few programs to compile."""
         every = np.arange(len(codes))
         train = watch = every
-        if self.validation_fraction is not None:
+        if self.validation_fraction is not None and len(codes):
             counts = np.bincount(codes, minlength=len(self.classes_))
             fine = counts[counts > 0].min() >= 2
             try:
@@ -320,12 +351,14 @@ class RiskCalibratedClassifier(Tabular):
     def explain(self, row: Any, target: Any = None, against: Any = None) -> Any:
         """What each feature adds to the log-odds of one prediction: see `Classifier.explain`."""
         x = self._encode(row)
+        if len(x) != 1:
+            raise BadData(f"one row is explained at a time, got {len(x)}")
         names = [None if c is None else str(c) for c in (target, against)]
         return self.classifier_.explain(x[0], *names)
 
     def sample(self, rows: int, seed: int = 0) -> Any:
         """Synthetic rows of the fitted (not calibrated) model, as a table."""
-        check_is_fitted(self, "statistics_")
+        check_is_fitted(self, "calibrated_")
         return self.statistics_.to_classifier().sample(rows, seed)
 
     def __getstate__(self) -> Any:
@@ -337,6 +370,10 @@ class RiskCalibratedClassifier(Tabular):
         super().__setstate__(state)
         if hasattr(self, "statistics_"):
             self._made = self.statistics_.made
+
+
+def _weights(given: Any, y: Array) -> Array:
+    return np.asarray(_check_sample_weight(given, y, dtype=np.float64, ensure_non_negative=True))
 
 
 def _padded(x: Array, codes: Array, weight: Array) -> Shard:

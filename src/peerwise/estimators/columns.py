@@ -36,10 +36,10 @@ def as_columns(estimator: Any, X: Any, *, reset: bool, y: Any = None) -> tuple[l
             raise BadData("X has no rows: at least 1 is needed")
         if y is not None:
             check_consistent_length(X, y)
-        return [_column(X.iloc[:, j]) for j in range(X.shape[1])], y
+        return [_column(X.iloc[:, j], X.columns[j]) for j in range(X.shape[1])], y
     nominal = estimator.categorical_features
     dtype = None if _has_text(X) and not isinstance(nominal, str) else "numeric"
-    finite: Any = "allow-nan" if estimator.model not in PLAIN[:1] and dtype == "numeric" else True
+    finite: Any = True if estimator.model == "multinomial" else "allow-nan"
     options = {"dtype": dtype, "ensure_all_finite": finite, "reset": reset}
     if y is None:
         X = validate_data(estimator, X, **options)
@@ -51,17 +51,20 @@ def as_columns(estimator: Any, X: Any, *, reset: bool, y: Any = None) -> tuple[l
 
 
 def _has_text(X: Any) -> bool:
-    return not isinstance(X, pd.DataFrame) and getattr(X, "dtype", None) == np.dtype(object)
+    return not isinstance(X, pd.DataFrame) and getattr(X, "dtype", np.dtype(float)).kind in "OU"
 
 
 def _is_number(dtype: Any) -> bool:
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
 
 
-def _column(series: pd.Series) -> Any:
+def _column(series: pd.Series, name: Any) -> Any:
     if _is_number(series.dtype):
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return check_array(values[:, None], ensure_all_finite="allow-nan")[:, 0]
+        options = {"ensure_all_finite": "allow-nan", "input_name": f"column '{name}'"}
+        return check_array(values[:, None], **options)[:, 0]
+    if series.dtype.kind in "mM":
+        raise BadData(f"column '{name}' holds dates or times; make numbers or categories of them")
     return series
 
 
@@ -71,7 +74,7 @@ def _nominal(given: Any, names: list[str], columns: list[Any]) -> set[int]:
         if given != "from_dtype":
             raise UnknownName("categorical_features", given, ["from_dtype"])
         return {j for j, c in enumerate(columns) if not _is_float(c)}
-    chosen = list(given) if isinstance(given, Iterable) else [given]
+    chosen = [] if given is None else list(given) if isinstance(given, Iterable) else [given]
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         if len(chosen) != len(names):
             raise BadSetting(
@@ -121,13 +124,23 @@ def _categories(column: Any, name: str) -> tuple[str, ...]:
 
 
 def learn_schema(
-    columns: list[Any], names: list[str], classes: Array, estimator: Any, weight: Array
+    columns: list[Any],
+    names: list[str],
+    classes: Array,
+    estimator: Any,
+    weight: Array,
+    without: int | None = None,
 ) -> Schema:
-    """A schema of training rows: categories, and center and scale of numbers."""
+    """A schema of training rows: categories, and center and scale of numbers.
+
+    The column numbered `without` is no feature.
+    """
     nominal = _nominal(estimator.categorical_features, names, columns)
     features = []
     missing = False
     for j, (name, column) in enumerate(zip(names, columns, strict=True)):
+        if j == without:
+            continue
         if j in nominal:
             missing |= bool(_texts(column)[1].any())
             categories = _categories(column, name)
@@ -157,12 +170,15 @@ def _numbers(column: Any, name: str) -> Array:
     if _is_float(column):
         return column
     try:
-        return np.asarray(column, float)
+        values = np.asarray(column, float)
     except (TypeError, ValueError):
         raise BadData(
             f"column '{name}' holds text; make it a category (pandas dtype or "
             "categorical_features) or a number"
         ) from None
+    if np.isinf(values).any():
+        raise BadData(f"column '{name}' holds infinity in row {int(np.isinf(values).argmax())}")
+    return values
 
 
 def encoded(columns: list[Any], schema: Schema, unknown: str) -> Array:

@@ -1,5 +1,6 @@
 """A network of nodes that learn from each other, simulated, as a scikit-learn estimator."""
 
+from numbers import Integral
 from typing import Any, Self
 
 import jax
@@ -103,17 +104,20 @@ class DecentralizedClassifier(Tabular):
         """Let the nodes learn; `groups` [m] says which node holds each row."""
         if self.method not in METHODS:
             raise UnknownName("method", self.method, METHODS)
-        if not self.rounds >= 0:
-            raise BadSetting(f"rounds must be 0 or more, got {self.rounds!r}")
+        rounds: Any = self.rounds
+        if not isinstance(rounds, Integral) or rounds < 0:
+            raise BadSetting(f"rounds must be a whole number, 0 or more, got {rounds!r}")
+        self.__dict__.pop("consensus_", None)  # if this fails, there is no half of two fits
         columns, y = as_columns(self, X, reset=True, y=self._labels(y))
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         owner = self._owners(columns, len(y), groups, rng)
         self.classes_ = np.unique(y)
         self.nodes_, code = np.unique(owner, return_inverse=True)
-        columns, names = self._without_site(columns)
-        self.schema_ = learn_schema(columns, names, self.classes_, self, np.ones(len(y)))
-        x = encoded(columns, self.schema_, self.handle_unknown)
+        self.schema_ = learn_schema(
+            columns, self._names(), self.classes_, self, np.ones(len(y)), self._site()
+        )
+        x = encoded(self._without_site(columns), self.schema_, self.handle_unknown)
         codes = np.searchsorted(self.classes_, y).astype(np.int32)
         owned = [np.flatnonzero(code == i) for i in range(len(self.nodes_))]
         self.topology_ = self._network(len(owned), seed)
@@ -129,13 +133,12 @@ class DecentralizedClassifier(Tabular):
             raise UnknownName("column that says where a row is held:", self.groups, names)
         return names.index(self.groups)
 
-    def _without_site(self, columns: list[Any]) -> tuple[list[Any], list[str]]:
+    def _without_site(self, columns: list[Any]) -> list[Any]:
         site = self._site()
-        kept = [j for j in range(len(columns)) if j != site]
+        kept = [c for j, c in enumerate(columns) if j != site]
         if not kept:
             raise BadData(f"no feature is left beside '{self.groups}'")
-        names = self._names()
-        return [columns[j] for j in kept], [names[j] for j in kept]
+        return kept
 
     def _owners(self, columns: list[Any], rows: int, groups: Any, rng: Any) -> Array:
         if groups is not None:
@@ -159,6 +162,8 @@ class DecentralizedClassifier(Tabular):
             owner = rng.permutation(np.arange(rows) % min(int(nodes), rows))
         if pd.isna(owner).any():
             raise BadData(f"row {int(np.argmax(pd.isna(owner)))} belongs to no group")
+        if len({isinstance(name, str) for name in owner.tolist()}) > 1:
+            raise BadData("groups mix text and numbers; make them all one or the other")
         return owner
 
     def _network(self, n: int, seed: int) -> Topology:
@@ -255,8 +260,7 @@ class DecentralizedClassifier(Tabular):
     def _encode(self, X: Any) -> Array:
         check_is_fitted(self, "schema_")
         columns, _ = as_columns(self, X, reset=False)
-        columns, _ = self._without_site(columns)
-        return encoded(columns, self.schema_, self.handle_unknown)
+        return encoded(self._without_site(columns), self.schema_, self.handle_unknown)
 
     def predict_log_proba(self, X: Any, node: Any = None) -> Array:
         """log p(y | x) of the consensus, or of one node's model."""

@@ -25,8 +25,8 @@ def gaussian_nb() -> Any:
 
 
 def sklearn_qda() -> Any:
-    """scikit-learn's QDA with a regularisation of 1e-3, on numbers and one-hot categories."""
-    return QuadraticDiscriminantAnalysis(reg_param=1e-3)
+    """scikit-learn's QDA with a shrinkage of 0.01, on numbers and one-hot categories."""
+    return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.01)
 
 
 def sklearn_lda() -> Any:
@@ -76,7 +76,10 @@ def _one(name: str, part: Any) -> dict[str, float]:
         warnings.filterwarnings("ignore", message=".*(collinear|full rank).*")
         warnings.filterwarnings("ignore", category=ConvergenceWarning)
         warnings.filterwarnings("ignore", category=RuntimeWarning)
-        made.fit(_dense(part.x, cardinalities), part.y)
+        try:
+            made.fit(_dense(part.x, cardinalities), part.y)
+        except np.linalg.LinAlgError as error:
+            raise BadData(f"{name} of scikit-learn could not be fitted: {error}") from None
         found: dict[str, float] = {}
         for name_, x, y in (("train", part.x, part.y), ("test", part.x_test, part.y_test)):
             told = np.full((len(y), len(part.schema.classes)), -np.inf)

@@ -17,6 +17,7 @@ def _row(cells: list[str]) -> str:
 def _table(item: str, paper: Paper, records: list[Record]) -> list[str]:
     columns = paper.items[item].columns
     by_cell = {(r.dataset, r.setting.get("column")): r for r in records}
+    beside = tables.printed(records)
     present = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
     lines = [
         _row(["data set", *(c.title for c in columns)]),
@@ -24,12 +25,13 @@ def _table(item: str, paper: Paper, records: list[Record]) -> list[str]:
     ]
     for name in present:
         found = [by_cell[name, c.name] for c in columns]
-        lines.append(_row([name, *(tables.plain_cell(r) for r in found)]))
+        lines.append(_row([name, *(tables.plain_cell(r, beside) for r in found)]))
     counted = tables.counted(records, [c.name for c in columns])
     if any(counted.values()):
         lines.append(_row(["**<.01 (<.05), ours**", *(tables.ours(r) for r in counted.values())]))
         lines.append(_row(["of so many sets", *(str(len(r) or "") for r in counted.values())]))
-        lines.append(_row(["paper, same sets", *(tables.theirs(r) for r in counted.values())]))
+        if beside:
+            lines.append(_row(["paper, same sets", *(tables.theirs(r) for r in counted.values())]))
         said = paper.counts.get(item, {})
         cells = ["{} ({})".format(*said[c]) if c in said else "" for c in counted]
         if any(cells):
@@ -56,7 +58,12 @@ def _before(records: list[Record]) -> list[str]:
 def page(folder: Path) -> str:
     """Every table of a run folder, each cell ours and then the paper's, and the claims."""
     records, claims, _ = read_folder(folder)
-    lines = ["Each cell: ours, then the paper's; `·` = not printed, `-` = no number of ours.", ""]
+    lines = []
+    if tables.printed(records):
+        lines += [
+            "Each cell: ours, then the paper's; `·` = not printed, `-` = no number of ours.",
+            "",
+        ]
     for name, item in dict.fromkeys((r.paper, r.item) for r in records):
         paper = PAPERS[name or ""]
         found = paper.items[item]
@@ -72,9 +79,10 @@ def page(folder: Path) -> str:
             lines += [*_table(item, paper, mine), ""]
         lines += [line for note in found.notes for line in (note, "")]
     if claims:
-        lines += ["## Claims", "", _row(["claim", "held when", "ours", "paper", ""])]
-        lines.append(_row(["---"] * 5))
+        quoted = any(c.paper for c in claims)
+        head = ["claim", "held when", "ours", *(["paper"] if quoted else []), ""]
+        lines += ["## Claims", "", _row(head), _row(["---"] * len(head))]
         for c in claims:
             verdict = "**held**" if c.held else "**not held**"
-            lines.append(_row([c.claim, c.rule, c.ours, c.paper, verdict]))
+            lines.append(_row([c.claim, c.rule, c.ours, *([c.paper] if quoted else []), verdict]))
     return "\n".join(lines) + "\n"

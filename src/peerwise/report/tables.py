@@ -20,6 +20,7 @@ __all__ = [
     "item_tables",
     "ours",
     "plain_cell",
+    "printed",
     "sweep_table",
     "theirs",
 ]
@@ -52,10 +53,12 @@ def _style(record: Record) -> str:
     return "bold green" if record.value < CLOSE else "green" if record.value < NEAR else "yellow"
 
 
-def _cell(record: Record | None) -> Text:
+def _cell(record: Record | None, beside: bool) -> Text:
     if record is None:
         return Text("")
     text = Text(_number(record.value, record.metric), style=_style(record))
+    if not beside:
+        return text
     return text.append(f" {_printed(record.paper_value, record.metric)}", style="dim")
 
 
@@ -88,10 +91,18 @@ def item_tables(
         for piece in pieces
     ]
     made[0].title = title
-    made[-1].caption = "ours, then the paper's (dim); · = not printed, - = no number of ours"
+    if printed(records):
+        made[-1].caption = "ours, then the paper's (dim); · = not printed, - = no number of ours"
+    else:
+        made[-1].caption = "- = no number"
     for note, mark in _marks(notes or {}).items():
         made[-1].caption += f"\n{mark} {note}"
     return made
+
+
+def printed(records: Sequence[Record]) -> bool:
+    """Whether a paper printed any of these numbers."""
+    return any(r.paper_value is not None for r in records)
 
 
 def _marks(notes: dict[str, str]) -> dict[str, str]:
@@ -112,17 +123,19 @@ def _piece(
         table.add_column(header, justify="right")
     by_cell = {(r.dataset, r.setting.get("column")): r for r in records}
     marks = _marks(notes)
+    beside = printed(records)
     for row in dict.fromkeys(r.dataset for r in records):
         label = row + (f" {marks[notes[row]]}" if row in notes else "")
         label += " (absent)" if row in absent else ""
-        cells = (_cell(by_cell.get((row, c))) for c in headers)
+        cells = (_cell(by_cell.get((row, c)), beside) for c in headers)
         table.add_row(label, *cells, style="dim" if row in absent else "")
     shown = counted(records, headers)
     if any(shown.values()):
         table.add_section()
         table.add_row("<.01 (<.05), ours", *(ours(shown[c]) for c in headers), style="bold")
         table.add_row("  of so many sets", *(str(len(shown[c]) or "") for c in headers))
-        table.add_row("paper, same sets", *(theirs(shown[c]) for c in headers), style="dim")
+        if beside:
+            table.add_row("paper, same sets", *(theirs(shown[c]) for c in headers), style="dim")
         said = ["{} ({})".format(*counts[c]) if c in counts else "" for c in headers]
         if any(said):
             table.add_row("paper's text, of 16", *said, style="dim")
@@ -138,8 +151,10 @@ def counted(records: Sequence[Record], columns: Iterable[str]) -> dict[str, list
     return {c: [r for r in rs if r.paper_value is not None] or rs for c, rs in shown.items()}
 
 
-def plain_cell(record: Record) -> str:
+def plain_cell(record: Record, beside: bool = True) -> str:
     """A cell as plain text: ours, then the paper's."""
+    if not beside:
+        return _number(record.value, record.metric)
     return f"{_number(record.value, record.metric)} {_printed(record.paper_value, record.metric)}"
 
 
@@ -248,7 +263,9 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     for claim in claims:
         verdict = Text("held", "bold green") if claim.held else Text("not held", "bold red")
         said = Text(claim.claim).append(f"\nheld when: {claim.rule}", style="dim")
-        numbers = Text(f"ours: {claim.ours}").append(f"\npaper: {claim.paper}", style="dim")
+        numbers = Text(f"ours: {claim.ours}" if claim.paper else claim.ours)
+        if claim.paper:
+            numbers.append(f"\npaper: {claim.paper}", style="dim")
         table.add_row(verdict, said, numbers)
         table.add_section()
     return table

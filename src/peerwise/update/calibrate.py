@@ -51,4 +51,5 @@ def soft_error(model: Model, s: Tree, shard: Shard) -> Array:
     prob, _ = _posterior(model, s, shard.x, model.features(shard.x))
     right = jnp.take_along_axis(prob, shard.y[:, None], 1)[:, 0]
     weight = shard.weight.astype(prob.dtype)
-    return 1 - (right * weight).sum() / jnp.maximum(weight.sum(), 1)
+    total = weight.sum()
+    return 1 - (right * weight).sum() / jnp.where(total > 0, total, 1)
