@@ -1,3 +1,3 @@
 """Peerwise: classifiers learnt between neighbours, with no server."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -100,7 +100,7 @@ def curves(history: pd.DataFrame, title: str) -> Figure:
 
 
 def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> Figure:
-    """Gaps as two maps of one scale: ours, and the paper's."""
+    """Gaps as maps of one scale: ours and, where one printed them, a paper's."""
     rows = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
     cells = {(r.dataset, r.setting.get("column")): r for r in records}
 
@@ -113,10 +113,13 @@ def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> F
             float,
         )
 
-    figure, axes = plt.subplots(
-        1, 2, figsize=(2.6 + 1.3 * len(headers), 1.4 + 0.34 * len(rows)), sharey=True
-    )
-    for axis, which, name in zip(axes, ("value", "paper_value"), ("ours", "paper"), strict=True):
+    shown = {"value": "ours", "paper_value": "paper"}
+    if all(r.paper_value is None for r in records):
+        del shown["paper_value"]
+    size = (2.6 + 0.65 * len(shown) * len(headers), 1.4 + 0.34 * len(rows))
+    figure, axes = plt.subplots(1, len(shown), figsize=size, sharey=True, squeeze=False)
+    long = max(map(len, headers.values())) > 10
+    for axis, (which, name) in zip(axes[0], shown.items(), strict=True):
         values = grid(which)
         axis.imshow(np.clip(values, 0, 0.2), cmap="YlOrRd", vmin=0, vmax=0.2, aspect="auto")
         for (i, j), value in np.ndenumerate(values):
@@ -127,8 +130,12 @@ def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> F
                     j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=7, color=shade
                 )
         axis.set_xticks(range(len(headers)), list(headers.values()), fontsize=8)
+        if long:
+            axis.tick_params(axis="x", rotation=40)
+            plt.setp(axis.get_xticklabels(), ha="right", rotation_mode="anchor")
         axis.set_yticks(range(len(rows)), rows, fontsize=8)
-        axis.set_title(name, fontsize=10)
+        if len(shown) > 1:
+            axis.set_title(name, fontsize=10)
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     return figure
