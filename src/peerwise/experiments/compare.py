@@ -17,6 +17,7 @@ from peerwise.experiments.setting import Setting
 
 __all__ = ["MODELS", "PAPER"]
 
+# The models that are compared.
 MODELS = ("naive_bayes", "shared_naive_bayes", "qda", "lda", "tan")
 MEASURED = ("test_error", "test_log_loss", "train_soft_error")
 ROWS, QUICK_ROWS = 10_000, 2_000  # training rows at most
@@ -173,4 +174,5 @@ def _no_paper(item: str, dataset: Dataset, column: str) -> Any:
     return None
 
 
+# What `peerwise reproduce rc/...` runs.
 PAPER = Paper("rc", ITEMS, datasets, base, claims, _no_paper)

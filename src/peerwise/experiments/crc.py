@@ -252,6 +252,7 @@ def _reach_records() -> list[Record]:
     ]
 
 
+# What `peerwise reproduce crc/...` runs.
 PAPER = Paper(
     "crc",
     ITEMS,

@@ -14,6 +14,7 @@ from peerwise.experiments.setting import Setting
 
 __all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce"]
 
+# Everything that can be reproduced, by the first half of its name.
 PAPERS = {paper.name: paper for paper in (crc.PAPER, compare.PAPER)}
 QUICK_NODES = 80  # larger networks are left out of a quick run
 
