@@ -59,6 +59,7 @@ class Inbox(NamedTuple):
     weight: Array  # [k] link weight (trust, Metropolis, share); 0 = nothing there
     age: Array  # [k] rounds since it was sent; 0 = this round, -1 = never
     part: Tree = None  # [k, ...] or None: what a neighbour's `reply` addressed to me
+    link: Array = None  # [k] link weight, whether or not anything arrived; 0 = no neighbour there
 
 
 class Links(NamedTuple):

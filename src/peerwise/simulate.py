@@ -164,8 +164,8 @@ def _hear(
     plan: Plan, carry: Carry, key: Array, t: Any, topology: Topology, channel: Channel
 ) -> tuple[Heard, ...]:
     """Who is in which slot of whose inbox this round."""
-    links = topology(jax.random.fold_in(key, LINKS), t)
-    links = channel(jax.random.fold_in(key, CHANNEL), t, links)
+    there = topology(jax.random.fold_in(key, LINKS), t)
+    links = channel(jax.random.fold_in(key, CHANNEL), t, there)
     fine = jax.vmap(all_finite)(carry.sent)  # [pages, n]
     graph = topology.at(t)
     heard = []
@@ -175,8 +175,10 @@ def _hear(
         src, age = links.src[edge], links.age[edge]
         page = (t - age) % plan.pages
         arrived = (slot >= 0) & (age <= t) & fine[page, src]
-        weight = jnp.where(arrived, links.weight[edge], 0).astype(runtime.float_of(carry.sent))
-        slots = src, weight, age, None if plan.pages == 1 else page
+        dtype = runtime.float_of(carry.sent)
+        weight = jnp.where(arrived, links.weight[edge], 0).astype(dtype)
+        link = jnp.where(slot >= 0, there.weight[edge], 0).astype(dtype)
+        slots = src, weight, age, None if plan.pages == 1 else page, None, link
         if topology.server:  # one row of slots for all: the message that each node sent up
             slots = jax.tree.map(lambda a: a.T, slots)
         heard.append(Heard(nodes if len(topology.table) > 1 else None, *slots))

@@ -91,15 +91,17 @@ def walk(
         messages = 0
         for t in range(rounds):
             sent.append([message(stage_key(key, MESSAGE, t, i), states[i]) for i in range(n)])
-            links = channel(
-                jax.random.fold_in(key, CHANNEL), t, topology(jax.random.fold_in(key, LINKS), t)
-            )
+            there = topology(jax.random.fold_in(key, LINKS), t)
+            links = channel(jax.random.fold_in(key, CHANNEL), t, there)
             src, _, weight, age = (np.asarray(a) for a in links)
             boxes = _mailboxes(topology, t)
             said = _replies(method, states, shard, slots) if slots is not None else None
             values = []
             for i in range(n):
-                inbox = _open(boxes[i], sent, src, weight, age, t, runtime.float_of(sent[t][i]))
+                dtype = runtime.float_of(sent[t][i])
+                inbox = _open(boxes[i], sent, src, weight, age, t, dtype)
+                known = np.where(boxes[i] >= 0, np.asarray(there.weight)[boxes[i]], 0)
+                inbox = inbox._replace(link=jnp.asarray(known, dtype))
                 if slots is not None and said is not None:
                     to_me = {j: said[j][i] for j in slots[i]}
                     inbox = _deliver(inbox, boxes[i], src, slots[i], to_me, blank, sent[t], t)

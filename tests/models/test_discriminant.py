@@ -95,8 +95,7 @@ def test_lda_as_in_scikit_learn(shrinkage):
     close(in64(log_posterior, model, s, X), fitted.predict_log_proba(X), 1e-8)
 
 
-@pytest.mark.parametrize("shrinkage", [0, 0.3])
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize(("name", "shrinkage"), [("qda", 0), ("lda", 0.3)])
 def test_densities_as_in_scipy(name, shrinkage):
     covs = COVS if name == "qda" else np.tile(WITHIN, (CLASSES, 1, 1))
     expected = np.column_stack(
@@ -109,11 +108,11 @@ def test_densities_as_in_scipy(name, shrinkage):
     close(in64(log_joint, model, summed(model, X, Y), X), expected)
 
 
-@pytest.mark.parametrize("shrinkage", [0, 0.3])
-def test_parameters_as_numpy_computes_them(shrinkage):
-    for make, covs in (
-        (qda, [shrunk(c, shrinkage) for c in COVS]),
-        (lda, shrunk(WITHIN, shrinkage)),
+def test_parameters_as_numpy_computes_them():
+    for make, shrinkage, covs in (
+        (qda, 0, COVS),
+        (lda, 0.3, shrunk(WITHIN, 0.3)),
+        (lda, 0, WITHIN),
     ):
         model = make(NUMBERS, CLASSES, shrinkage=shrinkage)
         told = in64(model.describe, summed(model, X, Y))
@@ -133,7 +132,7 @@ def test_decisions_of_shared_parameters_are_linear_and_of_own_ones_are_not():
 
 
 def test_categories_beside_numbers_are_those_of_naive_bayes():
-    x, y = rows(1, 300, MIXED)
+    x, y = rows(1, 150, MIXED)
     numbers, codes = x[:, [0, 2]], x[:, [1, 3]].astype(int)
     table = CategoricalNB(alpha=0, force_alpha=True).fit(codes, y)
     assert all((c > 0).all() for c in table.category_count_)  # nothing to guard
@@ -282,7 +281,7 @@ def test_missing_numbers_are_integrated_out(name):
     told = in64(model.describe, s)
     covs = np.broadcast_to(told["cov"], (CLASSES, 2, 2))
     rng = np.random.default_rng(6)
-    holes = np.where(rng.random(x.shape) < 0.4, np.nan, x)[:64]
+    holes = np.where(rng.random(x.shape) < 0.4, np.nan, x)
     holes[0] = np.nan
     got = in64(log_joint, model, s, holes)
     for row, z in enumerate(holes):

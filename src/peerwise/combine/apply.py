@@ -101,6 +101,7 @@ class Heard(NamedTuple):
     age: Array  # [b, k]
     page: Array | None  # [b, k] which of the kept rounds of messages; None: only this round is kept
     part: Tree = None  # [b, k, ...]
+    link: Array | None = None  # [b, k] link weight whether or not it arrived
 
     def of(self, tree: Tree) -> Tree:
         """Entries of `tree` that belong to these nodes."""
@@ -115,7 +116,7 @@ class Heard(NamedTuple):
 
 
 def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
-    inbox = Inbox(None, heard.pick(notes, slice(None)), heard.weight, heard.age)
+    inbox = Inbox(None, heard.pick(notes, slice(None)), heard.weight, heard.age, None, heard.link)
     w_own, w, w_sum = jax.vmap(lambda a, b: _weights(rule, a, b, False))(note, inbox)
     charted = jax.vmap(rule.chart.to)(own)
 
@@ -139,7 +140,8 @@ def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Hea
 def _server_mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
     """One total for everybody: the weights are those of the first node, which all share."""
     everyone = jax.tree.map(lambda a: a[0], heard.pick(notes, slice(None)))
-    inbox = Inbox(None, everyone, heard.weight[0], heard.age[0])
+    link = None if heard.link is None else heard.link[0]
+    inbox = Inbox(None, everyone, heard.weight[0], heard.age[0], None, link)
     _, w, w_sum = _weights(rule, jax.tree.map(lambda a: a[0], note), inbox, True)
     nobody = (w <= 0).all()
 
@@ -166,12 +168,12 @@ def _slotwise(
     """Node after node with its slots gathered inside, so that memory is slots x parameters."""
 
     def node(args: Any) -> Tree:
-        mine, my_note, src, weight, age, page, part = args
+        mine, my_note, src, weight, age, page, part, link = args
         get = (lambda a: a[src]) if page is None else (lambda a: a[page, src])
-        inbox = Inbox(jax.tree.map(get, sent), jax.tree.map(get, notes), weight, age, part)
+        inbox = Inbox(jax.tree.map(get, sent), jax.tree.map(get, notes), weight, age, part, link)
         return rule(mine, my_note, inbox)
 
-    rows = (own, note, heard.src, heard.weight, heard.age, heard.page, heard.part)
+    rows = (own, note, heard.src, heard.weight, heard.age, heard.page, heard.part, heard.link)
     return jax.lax.map(node, rows, batch_size=batch)
 
 

@@ -14,11 +14,11 @@ from safetensors.numpy import save as to_bytes
 from peerwise.checkpoint import write_whole
 from peerwise.core import Tree
 from peerwise.data.schema import Schema
-from peerwise.errors import BadData, BadFile, UnknownName
+from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models import family
 from peerwise.models.classifier import Classifier
 from peerwise.models.family import Model
-from peerwise.models.registry import agreed, check_rows, model_for
+from peerwise.models.registry import agreed, check_rows, model_for, resolved
 
 __all__ = ["Statistics"]
 
@@ -37,6 +37,7 @@ class Statistics:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the model: a tree's parents
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", resolved(self.model, self.options))
         made = self.made
         want: Any = (made.classes, made.size)
         if made.shared:
@@ -64,12 +65,18 @@ class Statistics:
         """The statistics of encoded, standardised rows, summed in float64.
 
         What a model must agree upon and is not among the options (TAN's structure) comes from
-        these rows. A label of -1 marks a row without one: it counts in what the classes share.
+        these rows. A label of -1 marks a row without one, which counts nowhere.
         """
         x, y = np.asarray(x, float).reshape(-1, len(schema.features)), np.asarray(y, np.int32)
         options = {**agreed(schema, model, x, y, weight), **options}
         made = model_for(schema, model, **options)
         check_rows(made, x, schema)
+        if not schema.missing and np.isnan(x).any():
+            row, column = np.argwhere(np.isnan(x))[0].tolist()
+            raise BadData(
+                f"'{schema.features[column].name}' is missing in row {row}, and the schema says "
+                "that nothing is missing (missing=True allows it)"
+            )
         weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
         with jax.enable_x64(True):
             sums = family.statistics(made, jax.numpy.asarray(x), y, weight)
@@ -97,12 +104,20 @@ class Statistics:
         the Gaussian part, with kappa = rows, 2 beta = rows std^2, 2 alpha = rows - 3 (the joint
         mode; for a covariance of d features, nu = rows - d - 2 and Psi = rows diag(std^2)).
         """
-        if not rows >= 0 or (categories is not None and not categories >= 0):
-            raise BadData(f"pseudo-rows must be 0 or more, got {rows} and {categories}")
+        for told, least in ((rows, 0), (0 if categories is None else categories, 0)):
+            if not least <= told < np.inf:
+                raise BadSetting(f"pseudo-rows must be 0 or more, got {told}")
         names = [f.name for f in schema.features]
+        numeric = [f.name for f in schema.features if f.kind == "numeric"]
         for name in [*(mean or {}), *(std or {})]:
-            if name not in names:
-                raise UnknownName("feature", name, names)
+            if name not in numeric:
+                raise UnknownName("numeric feature", name, numeric)
+        for name, value in [*(mean or {}).items(), *(std or {}).items()]:
+            if not np.isfinite(value):
+                raise BadSetting(f"the mean and std of '{name}' must be finite, got {value}")
+        for name, value in (std or {}).items():
+            if not value > 0:
+                raise BadSetting(f"the std of '{name}' must be greater than 0, got {value}")
         units = [(f.center, f.scale) for f in schema.features]
         at = [((mean or {}).get(n, c) - c) / s for n, (c, s) in zip(names, units, strict=True)]
         wide = [(std or {}).get(n, s) / s for n, (_, s) in zip(names, units, strict=True)]
@@ -150,7 +165,7 @@ class Statistics:
         return (
             isinstance(other, Statistics)
             and self.model == other.model
-            and dict(self.options) == dict(other.options)
+            and self.options == other.options
             and self.schema == other.schema
             and all(
                 np.array_equal(a, b)
@@ -196,7 +211,7 @@ class Statistics:
             options = _options(header.get("options", "{}"))
             values = arrays["values"] if names == {"values"} else arrays
             return cls(schema, values, header.get("model", ""), options)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise BadFile(f"{path} contradicts itself: {error}") from None
 
     def to_classifier(self) -> Classifier:

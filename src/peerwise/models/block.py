@@ -12,7 +12,15 @@ from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
 from peerwise.models.family import Model, Theta
 
-__all__ = ["SMALLEST_SHARE", "Block", "Coefficients", "assemble", "check_arguments", "places"]
+__all__ = [
+    "SMALLEST_SHARE",
+    "Block",
+    "Coefficients",
+    "assemble",
+    "check_arguments",
+    "places",
+    "smallest",
+]
 
 SMALLEST_SHARE = 1e-6  # of all rows: a class or a category is never rarer than this
 
@@ -43,6 +51,14 @@ class Block(NamedTuple):
     shared: int = 0
     common: Callable[[Array], Array] | None = None  # x [m, d] -> [m, shared]
     linear: bool = True
+
+
+def smallest(counts: Array) -> Array:
+    """The least that a count may be: a share of all, so that scaled statistics say the same.
+
+    Where there is nothing at all, small enough and yet far from where products underflow.
+    """
+    return jnp.maximum(SMALLEST_SHARE * jnp.abs(counts).sum(), jnp.finfo(counts.dtype).tiny ** 0.5)
 
 
 def places(which: Any) -> np.ndarray:
@@ -94,8 +110,7 @@ def assemble(
         """Class counts, parameters of every block, and how many were impossible."""
         lines, sums = (s["classes"], s["shared"]) if shared else (s, s[0, :0])
         rows = lines[:, :1]
-        # relative to the total, so that theta does not change when statistics are scaled
-        floor = jnp.maximum(SMALLEST_SHARE * rows.sum(), jnp.finfo(lines.dtype).tiny)
+        floor = smallest(rows)
         n = jnp.maximum(rows, floor)
         guards = (rows < floor).sum()
         found = []

@@ -13,6 +13,7 @@ from peerwise.data.decode import decode
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.models import family
 from peerwise.models.family import Model
+from peerwise.models.registry import check_rows
 from peerwise.shards import roomy
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ class Classifier:
             raise BadData(
                 f"rows must have {len(schema.features)} features, got an array of shape {x.shape}"
             )
-        if self.statistics.made.wants == "counts" and np.isnan(x).any():
+        made = self.statistics.made
+        if made.wants == "counts" and np.isnan(x).any():
             raise BadData("counts cannot be missing: a word that is absent counts 0")
+        check_rows(made, x, schema)
         return x
 
     def log_joint(self, x: Array) -> Array:
@@ -130,6 +133,8 @@ class Classifier:
             raise BadSetting("there is one class only: nothing to explain")
         i = int(best[0]) if target is None else names.index(target)
         j = next(int(k) for k in best if k != i) if against is None else names.index(against)
+        if i == j:
+            raise BadSetting(f"target and against must be two classes, got {names[i]} twice")
         odds = of_features[0, i] - of_features[0, j]
         order = np.argsort(-np.abs(odds), kind="stable")
         values = decode(x, schema).iloc[0]

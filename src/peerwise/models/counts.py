@@ -10,7 +10,7 @@ import numpy as np
 
 from peerwise.core import Array
 from peerwise.errors import BadSetting
-from peerwise.models.block import SMALLEST_SHARE, Block, Coefficients, assemble, check_arguments
+from peerwise.models.block import Block, Coefficients, assemble, check_arguments, smallest
 from peerwise.models.family import Model
 
 __all__ = ["bernoulli", "multinomial"]
@@ -33,8 +33,8 @@ def multinomial(
         raise BadSetting("multinomial needs columns of counts; a categorical column is none")
     if missing:
         raise BadSetting("multinomial has no missing counts: a word that is absent counts 0")
-    if not length > 0:
-        raise BadSetting(f"length must be greater than 0, got {length}")
+    if not 0 < length < np.inf:
+        raise BadSetting(f"length must be a number greater than 0, got {length}")
     return _multinomial(len(cardinalities), classes, float(length))
 
 
@@ -58,7 +58,7 @@ def bernoulli(cardinalities: Sequence[int], classes: int, missing: bool = False)
 @cache
 def _multinomial(d: int, classes: int, length: float) -> Model:
     def parameters(n: Array, floor: Array, s: Array, sums: Array) -> tuple[dict[str, Array], Array]:
-        least = jnp.maximum(SMALLEST_SHARE * s.sum(), jnp.finfo(s.dtype).tiny)
+        least = smallest(s)
         cell = jnp.maximum(s, least)
         return {"prob": cell / cell.sum(1, keepdims=True)}, (s < least).sum()
 
@@ -71,7 +71,11 @@ def _multinomial(d: int, classes: int, length: float) -> Model:
     def sample(key: Array, p: dict[str, Array], y: Array) -> Array:
         words = max(round(length), 1)
         drawn = jax.random.categorical(key, jnp.log(p["prob"])[y], shape=(words, y.shape[0]))
-        return (drawn[..., None] == np.arange(d, dtype=np.int32)).sum(0).astype(p["prob"].dtype)
+        return (
+            (drawn[..., None] == np.arange(d, dtype=np.int32)[None, None])
+            .sum(0)
+            .astype(p["prob"].dtype)
+        )
 
     def pseudo(rows: Array, mean: Array, var: Array, cell: Any) -> tuple[Array, None]:
         each = rows * length / d if cell is None else jnp.asarray(cell, rows.dtype)

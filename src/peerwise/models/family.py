@@ -63,7 +63,7 @@ def moved(s: Tree, change: Array) -> Tree:
 def statistics(model: Model, x: Array, y: Array, weight: Array) -> Tree:
     """s(X, Y): the weighted sum of e_y (x) phi(x), and of psi(x), over the rows.
 
-    A label outside 0..c-1 marks a row without one, which counts in the shared part alone.
+    A label outside 0..c-1 marks a row without one, which counts nowhere.
     """
     phi = model.features(x)
     weight = weight.astype(phi.dtype)
@@ -73,7 +73,7 @@ def statistics(model: Model, x: Array, y: Array, weight: Array) -> Tree:
         return lines
     return {
         "classes": lines,
-        "shared": jnp.matmul(weight, model.common(x), precision="highest"),
+        "shared": jnp.matmul(target.sum(1), model.common(x), precision="highest"),
     }
 
 

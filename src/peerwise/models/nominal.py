@@ -59,7 +59,7 @@ def nominal(
         z = x[:, cols]
         if not tree:
             return z
-        known = (z >= 0) & (z < own[None].astype(z.dtype))
+        known = (z >= 0) & (z < own[None].astype(z.dtype)) & (z == jnp.floor(z))
         parent = jnp.where(child[None], z[:, above], 0)
         both = known & (known[:, above] | ~child[None])
         return jnp.where(both, z * spread[None].astype(z.dtype) + parent, -1)

@@ -1,7 +1,7 @@
 """Models by name, and what must be agreed before their statistics mean anything."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from peerwise.models.family import Model
 from peerwise.models.naive_bayes import naive_bayes, shared_naive_bayes
 from peerwise.models.tan import chow_liu, pair_counts, tan
 
-__all__ = ["MODELS", "PLAIN", "agreed", "check_rows", "model_for"]
+__all__ = ["MODELS", "PLAIN", "agreed", "check_rows", "model_for", "resolved"]
 
 # what can be named where a model is expected
 MODELS: dict[str, Callable[..., Model]] = {
@@ -36,11 +36,23 @@ def model_for(schema: Schema, name: str = "naive_bayes", **options: Any) -> Mode
     """The model called `name` for the features and classes of a schema."""
     if name not in MODELS:
         raise UnknownName("model", name, MODELS)
-    known = [p.name for p in inspect.signature(MODELS[name]).parameters.values()][3:]
+    known = list(resolved(name, {}))
     for option in options:
         if option not in known:
             raise UnknownName(f"option of the model {name}:", option, known)
     return MODELS[name](schema.cardinalities, len(schema.classes), schema.missing, **options)
+
+
+def resolved(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a model, those not given at their default, lists as tuples of numbers."""
+    if name not in MODELS:
+        raise UnknownName("model", name, MODELS)
+    takes = list(inspect.signature(MODELS[name]).parameters.values())[3:]
+    full = {p.name: p.default for p in takes} | dict(options)
+    parents = full.get("parents")
+    if parents is not None:
+        full["parents"] = tuple(np.asarray(parents).tolist())
+    return full
 
 
 def agreed(
@@ -57,7 +69,7 @@ def agreed(
             pairs = np.asarray(count(np.asarray(x, float), np.asarray(y, np.int32), weight))
         return {"parents": tuple(chow_liu(pairs, schema.cardinalities).tolist())}
     if name == "multinomial":
-        total = np.asarray(x, float).sum(1).mean() if len(x) else 1.0
+        total = np.nan_to_num(np.asarray(x, float)).sum(1).mean() if len(x) else 1.0
         return {"length": float(max(total, 1.0))}
     return {}
 

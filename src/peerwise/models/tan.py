@@ -46,9 +46,12 @@ def tan(
             "tan needs its structure: give parents, a column for every column or -1 "
             "(models.tan.chow_liu finds them from pair_counts)"
         )
-    given = tuple(int(p) for p in parents)
+    given = tuple(parents)
     if len(given) != len(cardinalities):
         raise BadSetting(f"parents must have {len(cardinalities)} entries, got {len(given)}")
+    if any(p != int(p) for p in given):
+        raise BadSetting(f"parents must be whole numbers, got {given}")
+    given = tuple(int(p) for p in given)
     for i, p in enumerate(given):
         if p != -1 and not (0 <= p < len(given) and cardinalities[p] and cardinalities[i]):
             raise BadSetting(
@@ -128,7 +131,8 @@ def information(pairs: np.ndarray, cardinalities: Sequence[int]) -> dict[tuple[i
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(table) + np.log(total) - np.log(rows) - np.log(columns)
         known = table.sum()
-        found[a, b] = float((table * np.where(table > 0, ratio, 0)).sum() / max(known, 1e-300))
+        # rounded, so that equal pairs are equal on every machine and chow_liu's ties are the same
+        found[a, b] = round((table * np.where(table > 0, ratio, 0)).sum() / max(known, 1e-300), 12)
     return found
 
 

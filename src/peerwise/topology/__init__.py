@@ -19,7 +19,7 @@ from peerwise.topology.graphs import (
     star,
     tree_plus,
 )
-from peerwise.topology.links import Topology, metropolis, redrawn, stack
+from peerwise.topology.links import Topology, metropolis, pushes, redrawn, stack
 
 __all__ = [
     "GRAPHS",
@@ -36,6 +36,7 @@ __all__ = [
     "metropolis",
     "mixing_matrix",
     "named",
+    "pushes",
     "random_tree",
     "reach",
     "redrawn",

@@ -22,6 +22,7 @@ __all__ = [
     "edges_of",
     "metropolis",
     "probability",
+    "pushes",
     "redrawn",
     "stack",
     "undirected",
@@ -101,15 +102,24 @@ def _power(degree: np.ndarray) -> np.ndarray:
     return 1 << exponent
 
 
-def build(n: int, graphs: Sequence[Edges], every: int = ALWAYS, weights: str = "equal") -> Topology:
-    """A topology of directed graphs, given in any order of links."""
+def build(
+    n: int,
+    graphs: Sequence[Edges],
+    every: int = ALWAYS,
+    weights: str = "equal",
+    arrival: bool = False,
+) -> Topology:
+    """A topology of directed graphs, given in any order of links.
+
+    A node's slots go by the number of the sender, or, with `arrival`, in the order given.
+    """
     g, e = len(graphs), max(1, *(src.size for src, _, _ in graphs))
     links = Links(*(np.zeros((g, e), kind) for kind in (np.int32, np.int32, np.float32, np.int32)))
     links.dst[:] = n - 1
     slot = np.full((g, e), -1)
     degree = np.zeros(n, np.int64)
     for i, (src, dst, weight) in enumerate(graphs):
-        order = np.lexsort((src, dst))
+        order = np.argsort(dst, kind="stable") if arrival else np.lexsort((src, dst))
         here = i, slice(src.size)
         links.src[here], links.dst[here], links.weight[here] = src[order], dst[order], weight[order]
         slot[here] = np.arange(src.size) - np.searchsorted(dst[order], dst[order])
@@ -159,6 +169,39 @@ def redrawn(draw: Callable[..., Topology], *, every: int, rounds: int, seed: int
             f"weights, got (n, weights, server, graphs) = {', '.join(map(str, sorted(kinds)))}"
         )
     return build(drawn[0].n, [edges_of(d) for d in drawn], every, drawn[0].weights)
+
+
+def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
+    """Every node tells one other node a round, drawn anew each round: n links, not n^2.
+
+    The other is any of the n nodes, or a neighbour in a fixed graph. What reaches a node in one
+    round lies in its slots in a random order of arrival. All rounds are drawn beforehand.
+
+    >>> pushes(100, rounds=3).links.src.shape
+    (3, 100)
+    """
+    rounds = whole("rounds", rounds, 1)
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    if isinstance(among, Topology):
+        if among.server or among.links.src.shape[0] > 1:
+            raise BadSetting("pushes go along a fixed graph without a server")
+        n = among.n
+        src, dst, _ = edges_of(among)
+        order = np.argsort(src, kind="stable")
+        degree, neighbour = np.bincount(src, minlength=n), dst[order]
+        start = np.cumsum(degree) - degree
+        pick = (rng.random((rounds, n)) * degree).astype(np.int64)
+        senders = np.flatnonzero(degree)
+        target = neighbour[np.minimum(start + pick, max(neighbour.size - 1, 0))]
+    else:
+        n = whole("n", among, 1)
+        senders = np.arange(n) if n > 1 else np.arange(0)
+        target = (np.arange(n) + rng.integers(1, max(n, 2), (rounds, n))) % n
+    graphs = []
+    for row in target:
+        sender = rng.permutation(senders)
+        graphs.append((sender, row[sender], np.ones(sender.size)))
+    return build(n, graphs, every=1, arrival=True)
 
 
 def _symmetric(n: int, src: np.ndarray, dst: np.ndarray) -> bool:

@@ -1,0 +1,343 @@
+"""DecentralizedClassifier: scikit-learn's checks, who holds what, the network, Theorem 1."""
+
+import pickle
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from peerwise import topology
+from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.estimators import DecentralizedClassifier, RiskCalibratedClassifier
+from peerwise.models.registry import agreed
+from peerwise.topology import graph_of
+
+X, Y = (a[:176] for a in load_wine(return_X_y=True))  # 176 rows: 2, 4, 8 equal groups
+SITES = np.array(["north", "east", "south", "west"])[np.arange(176) % 4]
+
+
+def small(**options):
+    return DecentralizedClassifier(
+        **{"groups": 4, "rounds": 12, "topology": "ring", "random_state": 0, **options}
+    )
+
+
+def close(a, b, tolerance=1e-9):
+    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+# --- a citizen of scikit-learn
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
+@parametrize_with_checks([DecentralizedClassifier()])
+def test_scikit_learn_has_nothing_to_object_to(estimator, check):
+    check(estimator)
+
+
+def test_clones_pickles_and_pipelines():
+    fitted = small().fit(X, Y)
+    assert clone(fitted).get_params() == fitted.get_params()
+    other = pickle.loads(pickle.dumps(fitted))
+    for node in (None, 2):
+        np.testing.assert_array_equal(
+            other.predict_proba(X, node=node), fitted.predict_proba(X, node=node)
+        )
+    piped = make_pipeline(StandardScaler(), small()).fit(X, Y)
+    close(piped.predict_proba(X), fitted.predict_proba(X), 1e-7)
+
+
+def test_it_is_searched_over():
+    search = GridSearchCV(small(), {"lr": [0.05, 0.5]}, cv=2)
+    search.fit(X, Y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_groups_are_routed_to_fit_in_cross_validation():
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = small().set_fit_request(groups=True)
+        groups = np.arange(176) % 4
+        scores = cross_val_score(model, X, Y, cv=2, params={"groups": groups})
+        # whole groups left out: the networks have two nodes each
+        apart = cross_val_score(model, X, Y, cv=GroupKFold(2), params={"groups": groups})
+    assert scores.min() > 0.8
+    assert apart.min() > 0.8
+
+
+def test_a_column_that_says_where_a_row_is_held_is_no_feature():
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(13)])
+    frame.insert(3, "site", SITES)
+    model = small(groups="site")
+    assert cross_val_score(model, frame, Y, cv=2).min() > 0.8
+    model.fit(frame, Y)
+    assert model.nodes_.tolist() == ["east", "north", "south", "west"]
+    assert "site" not in [f.name for f in model.schema_.features]
+    by_array = small().fit(frame.drop(columns="site"), Y, groups=SITES)
+    close(model.predict_proba(frame), by_array.predict_proba(frame.drop(columns="site")))
+    elsewhere = frame.assign(site="nowhere")  # where a new row is held does not matter
+    close(model.predict_proba(elsewhere), model.predict_proba(frame))
+
+
+def test_categorical_columns_are_counted_with_the_one_that_names_the_site():
+    frame = pd.DataFrame({"site": SITES, "code": (Y + np.arange(176) // 9) % 3, "x": X[:, 0]})
+    for given in ([1], [False, True, False], ["code"], ["site", "code"]):
+        model = small(groups="site", categorical_features=given, rounds=1).fit(frame, Y)
+        assert model.schema_.cardinalities == (3, 0)
+
+
+# --- what nodes end with
+
+
+def test_every_node_has_a_model_and_a_history():
+    model = small().fit(X, Y, groups=SITES)
+    assert model.nodes_.tolist() == ["east", "north", "south", "west"]  # in order
+    assert list(model.node_models_) == model.nodes_.tolist()
+    history = model.history_
+    assert {"round", "node", "train_error", "train_soft_error"} <= set(history.columns)
+    assert len(history) == 4 * history["round"].nunique()
+    assert (history["round"].min(), history["round"].max()) == (1, 12)
+    assert list(history["node"].unique()) == model.nodes_.tolist()
+    for name, its in history.groupby("node"):
+        soft = its["train_soft_error"].to_numpy()
+        assert soft[-1] < soft[0]
+        said = model.predict_proba(X, node=name)
+        close(1 - said[np.arange(176), Y].mean(), soft[-1])
+        close((model.predict(X, node=name) != Y).mean(), its["train_error"].iloc[-1])
+
+
+def test_the_consensus_is_the_mean_of_all_nodes():
+    model = small(topology="chain").fit(X, Y)
+    values = [m.statistics.values for m in model.node_models_.values()]
+    close(model.consensus_.statistics.values, np.mean(values, 0))
+    assert (np.ptp(values, axis=0) > 0).any()  # nodes differ
+    assert (model.predict_proba(X, node=0) != model.predict_proba(X)).any()
+
+
+def test_a_node_that_does_not_exist_is_refused():
+    model = small().fit(X, Y, groups=SITES)
+    with pytest.raises(UnknownName, match="unknown node 'nort'; did you mean 'north'"):
+        model.predict(X, node="nort")
+
+
+@pytest.mark.parametrize("model", ["naive_bayes", "lda"])
+def test_a_complete_graph_with_oneself_is_centralised_calibration(model):
+    """Theorem 1, on equal groups."""
+    many = small(
+        model=model, groups=8, topology="complete", include_self=True, lr=0.05, rounds=12
+    ).fit(X, Y)
+    one = RiskCalibratedClassifier(
+        model, start="uniform", lr=0.05, max_iter=12, early_stopping=False, prior_rows=0
+    ).fit(X, Y)
+    assert one.loss_curve_.argmin() == 12  # the last iterate is the one that it keeps
+    close(many.predict_log_proba(X), one.predict_log_proba(X), 1e-7)
+
+
+def test_learning_together_is_better_than_alone():
+    together, alone, ml = (small(method=m, groups=4).fit(X, Y) for m in ("crc", "isolated", "ml"))
+    last = [m.history_.groupby("round")["train_error"].mean().iloc[-1] for m in (together, alone)]
+    assert last[0] < last[1]
+    assert (len(ml.history_), ml.messages_) == (0, 0)
+    assert list(ml.node_models_) == list(range(4))
+    # the mean of the nodes' sums is that of all rows
+    whole = RiskCalibratedClassifier(max_iter=0, prior_rows=0).fit(X, Y)
+    close(ml.predict_log_proba(X), whole.predict_log_proba(X), 1e-7)
+
+
+def test_costs_decide_as_the_expected_cost_says():
+    cost = np.array([[0.0, 1, 50], [1, 0, 50], [900, 900, 0]])
+    noisy = X + np.random.default_rng(3).normal(size=X.shape) * X.std(0) * 2
+    plain, careful = small().fit(X, Y), small(cost=cost).fit(X, Y)
+    for node in (None, 1):
+        expected = (plain.predict_proba(noisy, node=node) @ cost).argmin(1)
+        np.testing.assert_array_equal(careful.predict(noisy, node=node), expected)
+    with pytest.raises(BadSetting, match=r"3 rows \(true class\) of 3"):
+        careful.set_params(cost=[[0, 1]]).predict(X)
+
+
+# --- the network
+
+
+def test_a_graph_is_over_the_names_of_the_groups():
+    """A path whose order is not that of the names: south - east - west - north."""
+    path = nx.path_graph(["south", "east", "west", "north"])
+    model = clone(small(topology=path)).fit(X, Y, groups=SITES)
+    names = dict(enumerate(model.nodes_.tolist()))
+    made = nx.relabel_nodes(graph_of(model.topology_), names)
+    assert {frozenset(e) for e in made.edges} == {frozenset(e) for e in path.edges}
+    assert model.messages_ == 2 * 3 * 12  # both ways over three edges in twelve rounds
+    assert model.message_bytes_ > 0
+
+
+def test_news_travel_one_edge_a_round():
+    """Other labels at one end of the path are felt at the other in the fourth round."""
+    path = nx.path_graph(["south", "east", "west", "north"])
+    other = np.where(SITES == "south", (Y + 1) % 3, Y)
+    changed = {}
+    for rounds in (3, 4):
+        made = [
+            small(topology=path, rounds=rounds).fit(X, labels, groups=SITES).node_models_
+            for labels in (Y, other)
+        ]
+        changed[rounds] = {
+            n
+            for n in made[0]
+            if (made[0][n].statistics.values != made[1][n].statistics.values).any()
+        }
+    assert changed[3] == {"south", "east", "west"}
+    assert changed[4] == {"south", "east", "west", "north"}
+
+
+def test_numbers_as_names_are_sorted_as_numbers():
+    groups = np.array([10, 9, 100, 2])[np.arange(176) % 4]
+    model = small(topology=nx.path_graph([100, 2, 10, 9])).fit(X, Y, groups=groups)
+    assert model.nodes_.tolist() == [2, 9, 10, 100]
+    made = nx.relabel_nodes(graph_of(model.topology_), dict(enumerate(model.nodes_.tolist())))
+    assert {frozenset(e) for e in made.edges} == {
+        frozenset(e) for e in [(100, 2), (2, 10), (10, 9)]
+    }
+    assert model.predict(X[:1], node=100).shape == (1,)
+
+
+def test_a_topology_of_another_size_is_refused():
+    with pytest.raises(BadSetting, match="the topology has 5 nodes and there are 4 groups"):
+        small(topology=topology.ring(5)).fit(X, Y)
+    path = nx.path_graph(["north", "east", "south", "west", "center"])
+    with pytest.raises(BadSetting, match=r"the nodes of the graph must be the groups.*center"):
+        small(topology=path).fit(X, Y, groups=SITES)
+    with pytest.raises(BadSetting, match="topology must be a name"):
+        small(topology=3).fit(X, Y)
+    with pytest.raises(UnknownName, match="did you mean 'ring'"):
+        small(topology="rong").fit(X, Y)
+
+
+def test_a_topology_may_be_given_whole_or_with_options():
+    a = small(topology=topology.ring(4)).fit(X, Y)
+    close(a.predict_proba(X), small(topology="ring").fit(X, Y).predict_proba(X))
+    more = small(groups=8, topology="tree_plus", topology_options={"extra": 3}, rounds=2).fit(X, Y)
+    assert more.messages_ == 2 * (7 + 3) * 2
+
+
+def test_lost_messages_change_what_is_learnt_but_not_that_it_is():
+    lossy = small(arrival=0.5).fit(X, Y)
+    assert lossy.score(X, Y) > 0.9
+    assert (lossy.predict_proba(X) != small().fit(X, Y).predict_proba(X)).any()
+    with pytest.raises(BadSetting, match=r"between 0 and 1, got 1\.5"):
+        small(arrival=1.5).fit(X, Y)
+
+
+def test_the_same_random_state_gives_the_same_result():
+    options = {"arrival": 0.5}
+    a, b, c = (small(**options | {"random_state": s}).fit(X, Y) for s in (1, 1, 2))
+    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
+    pd.testing.assert_frame_equal(a.history_, b.history_)
+    assert (a.predict_proba(X) != c.predict_proba(X)).any()
+
+
+# --- who holds what
+
+
+def test_one_node_calibrates_alone():
+    one = small(groups=1, lr=0.05).fit(X, Y)
+    assert one.nodes_.tolist() == [0]
+    alone = RiskCalibratedClassifier(
+        start="uniform", lr=0.05, max_iter=12, early_stopping=False, prior_rows=0
+    ).fit(X, Y)
+    close(one.predict_proba(X), alone.predict_proba(X), 1e-7)
+    assert one.messages_ == 0
+
+
+def test_more_nodes_than_rows_are_as_many_as_rows():
+    model = small(groups=50, rounds=2).fit(X[::20], Y[::20])
+    assert len(model.nodes_) == len(Y[::20])
+
+
+def test_rows_are_dealt_evenly():
+    model = small(groups=5, method="ml").fit(X, Y)
+    rows = [m.statistics.rows for m in model.node_models_.values()]
+    assert sorted(rows) == [35, 35, 35, 35, 36]
+
+
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [
+        (np.arange(9), r"each of the 176 rows .* got an array of shape \(9,\)"),
+        (np.where(np.arange(176) == 5, np.nan, 1.0), "row 5 belongs to no group"),
+        (np.where(np.arange(176) == 5, None, "a"), "row 5 belongs to no group"),
+        (np.array(["a", 1] * 88, object), "groups mix text and numbers"),
+    ],
+)
+def test_groups_that_do_not_say_who_holds_a_row_are_refused(groups, says):
+    with pytest.raises(BadData, match=says):
+        small().fit(X, Y, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"groups": 0}, BadSetting, "a number of nodes, 1 or more"),
+        ({"groups": np.arange(4)}, BadSetting, "an array of owners goes to fit"),
+        ({"groups": "site"}, UnknownName, "column that says where a row is held"),
+        ({"rounds": -1}, BadSetting, "rounds must be a whole number, 0 or more, got -1"),
+        ({"rounds": "many"}, BadSetting, "rounds must be a whole number"),
+        ({"method": "crd"}, UnknownName, "unknown method 'crd'; did you mean 'crc'"),
+        ({"weigh": "equall"}, UnknownName, "did you mean 'equal'"),
+        ({"lr": 0}, BadSetting, "lr must be greater than 0"),
+        ({"iterations": 0}, BadSetting, "iterations must be 1 or more"),
+        ({"model": "ldb"}, UnknownName, "did you mean 'lda'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options, error, says):
+    with pytest.raises(error, match=says):
+        small(**options).fit(X, Y)
+
+
+def test_a_site_that_nobody_named_and_a_site_alone_are_refused():
+    frame = pd.DataFrame({"site": SITES.astype(object), "x": X[:, 0]})
+    frame.loc[3, "site"] = None
+    with pytest.raises(BadData, match="row 3 belongs to no group"):
+        small(groups="site").fit(frame, Y)
+    with pytest.raises(BadData, match="no feature is left beside 'site'"):
+        small(groups="site").fit(pd.DataFrame({"site": SITES}), Y)
+
+
+@pytest.mark.parametrize("weigh", ["metropolis", "data_size"])
+def test_other_ways_of_weighing_neighbours(weigh):
+    uneven = np.minimum(np.arange(176) // 20, 3)
+    made = small(weigh=weigh, topology="star").fit(X, Y, groups=uneven)
+    assert made.score(X, Y) > 0.85
+
+
+# --- TAN
+
+
+def test_tan_with_mixed_columns_on_a_tree():
+    """The nodes agree on the tree that all rows together have."""
+    rng = np.random.default_rng(5)
+    y = np.arange(240) % 2
+    a = (y + (rng.random(240) < 0.3)) % 2
+    b = (a + (rng.random(240) < 0.1)) % 2  # says again what a says: naive Bayes counts it twice
+    frame = pd.DataFrame(
+        {
+            "a": np.array(["u", "v"])[a],
+            "x": rng.normal(3.0 * y),
+            "b": pd.Categorical(np.array(["p", "q"])[b]),
+            "c": rng.random(240) < 0.3 + 0.4 * y,
+        }
+    )
+    tan = small(model="tan", topology="random_tree", groups=6, rounds=30).fit(frame, y)
+    whole = agreed(tan.schema_, "tan", tan._encode(frame), y)
+    parents = tan.consensus_.statistics.options["parents"]
+    assert parents == whole["parents"]
+    assert parents[2] == 0  # b has a as its parent
+    assert parents[1] == -1  # a number has none
+    assert tan.score(frame, y) > 0.9
+    holes = frame.assign(a=None)
+    assert np.isfinite(tan.predict_log_proba(holes)).all()
