@@ -1,5 +1,6 @@
 """Run one setting: split the rows, deal them out, let the network learn, measure."""
 
+import math
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ def split(setting: Setting, repetition: int) -> Split:
     return Split(x[:m], y[:m], owned, x[m:], y[m:], schema)
 
 
-def make_method(setting: Setting, model: Model, rows: int) -> Method:
+def make_method(setting: Setting, model: Model, rows: int, degree: int = 1) -> Method:
     """The method that a setting names, with the parameters that are its own."""
     s = setting
     make = find("methods", s.method)
@@ -103,16 +104,26 @@ def make_method(setting: Setting, model: Model, rows: int) -> Method:
         return method
     if s.method_options:
         raise BadSetting("method_options are for a method of your own, named as module:function")
+    crc = {
+        "iterations": s.iterations,
+        "include_self": s.include_self,
+        "weigh": s.weigh,
+        **({"m0": s.m0} if s.m0 else {"lr": s.lr, "rows": rows, "nodes": s.nodes}),
+    }
+    budget = math.inf if s.epsilon is None else s.epsilon
+    release: dict[str, Any] = {"epsilon": budget, "sensitivity": s.sensitivity}
+    if s.sensitivity == "bounded":
+        release["bounds"] = (-s.bound, s.bound)
+    private = {"epsilon": budget, "delta": s.delta, "clip": s.clip, "rounds": s.rounds}
+    gossip = {"counter": s.counter, **({"degree": degree} if s.counter == "cumulative" else {})}
     known: dict[str, dict[str, Any]] = {
         "ml": {},
         "rc": {"lr": s.lr, "start": s.start, "iterate": s.iterate},
         "isolated": {"lr": s.lr, "iterations": s.iterations, "start": s.start},
-        "crc": {
-            "iterations": s.iterations,
-            "include_self": s.include_self,
-            "weigh": s.weigh,
-            **({"m0": s.m0} if s.m0 else {"lr": s.lr, "rows": rows, "nodes": s.nodes}),
-        },
+        "crc": crc,
+        "private_crc": {**crc, **private},
+        "federated_nb": release,
+        "gossip_nb": {**release, **gossip},
     }
     return make(model, **known[s.method])
 
@@ -128,6 +139,11 @@ def make_topology(setting: Setting, repetition: int) -> topology.Topology:
         draw = lambda seed: topology.named(  # noqa: E731
             s.topology, s.nodes, seed, **s.topology_options
         )
+    if s.method == "federated_nb":
+        return topology.server(s.nodes)
+    if s.push:
+        among = s.nodes if s.topology == "complete" else draw(seed)
+        return topology.pushes(among, rounds=s.rounds, seed=seed)
     if s.redraw is None:
         made = draw(seed)
     else:
@@ -172,7 +188,7 @@ def run(setting: Setting) -> Outcome:
     if s.method in BASELINES:
         return Outcome(np.array([0]), baseline(s.method, parts), 0, 0)
     central, silent = s.method in POOLED, s.method in (*POOLED, "isolated")
-    rounds = 0 if s.method == "ml" else s.rounds
+    rounds = {"ml": 0, "federated_nb": 1}.get(s.method, s.rounds)
     at = list(range(1, rounds + 1)) if s.record == "all" else [rounds] if rounds else []
     deal = pooled if central else pack
     shards = [deal(p.x, p.y, p.owned) for p in parts]
@@ -182,7 +198,8 @@ def run(setting: Setting) -> Outcome:
         graphs = [make_topology(s, r) for r in range(s.repetitions)]
     talk = [None] * s.repetitions if silent else graphs
     models = [make_model(s, *each) for each in zip(parts, shards, talk, strict=True)]
-    methods = [make_method(s, model, s.nodes * s.rows) for model in models]
+    degree = max(g.slots for g in graphs)
+    methods = [make_method(s, model, s.nodes * s.rows, degree) for model in models]
     probes = [_probe(s, p) for p in parts]
     seeds = [int(x) for x in np.random.SeedSequence([s.seed, 3]).generate_state(s.repetitions)]
     go = partial(

@@ -20,7 +20,7 @@ from peerwise.experiments import job
 from peerwise.experiments.job import Outcome
 from peerwise.experiments.setting import Setting
 
-__all__ = ["Failure", "run_all"]
+__all__ = ["Failure", "pin", "run_all"]
 
 
 class Failure(PeerwiseError):
@@ -55,7 +55,7 @@ def read(folder: Path, setting: Setting) -> Outcome | None:
         raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
 
 
-def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
+def pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
     """One core for each worker: many small programs run faster side by side than across cores."""
     with counter.get_lock():
         number = counter.value
@@ -128,7 +128,7 @@ def _spread(
 ) -> dict[str, str]:
     context = multiprocessing.get_context("spawn")
     failures: dict[str, str] = {}
-    with ProcessPoolExecutor(workers, context, _pin, (context.Value("i", 0),)) as pool:
+    with ProcessPoolExecutor(workers, context, pin, (context.Value("i", 0),)) as pool:
         waiting: set[Future[list[tuple[str, str]]]] = {
             pool.submit(_work, folder, batch) for batch in _batches(settings)
         }

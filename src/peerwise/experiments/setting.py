@@ -44,6 +44,16 @@ class Setting(BaseModel):
         "uniform", description="where RC and isolated nodes start"
     )
     iterate: Literal["last", "best"] = Field("last", description="which iterate of RC counts")
+    epsilon: float | None = Field(
+        None, gt=0, description="privacy budget of a node; none: no noise"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta of private_crc")
+    clip: float = Field(5.0, gt=0, description="how far one row may move an update (private_crc)")
+    sensitivity: Literal["local", "bounded"] = Field(
+        "bounded", description="of naive Bayes releases; local is the paper's and not private"
+    )
+    bound: float = Field(3.0, gt=0, description="standardised numbers are clipped to +- this")
+    counter: str = Field("printed", description="of gossip_nb: printed, total, push_sum, ...")
     method_options: dict[str, Scalar] = Field({}, description="arguments of your own method")
 
     nodes: int = Field(50, ge=1, description="size of the network")
@@ -55,6 +65,7 @@ class Setting(BaseModel):
     topology: str = Field("random_tree", description="the graph: see `peerwise list topologies`")
     topology_options: dict[str, Scalar] = Field({}, description="e.g. {extra = 10} for tree_plus")
     redraw: int | None = Field(None, ge=1, description="draw a new graph every so many rounds")
+    push: bool = Field(False, description="a node tells one random neighbour a round, not all")
     arrival: float = Field(1.0, ge=0, le=1, description="probability that a message arrives")
 
     rounds: int = Field(64, ge=1, description="communication rounds")
@@ -70,9 +81,15 @@ class Setting(BaseModel):
     def canonical(self) -> "Setting":
         """The same experiment with everything that its method ignores at its default."""
         ignored: tuple[str, ...] = ()
-        network = ("topology", "topology_options", "redraw", "arrival", "weigh", "include_self")
+        network = ("topology", "topology_options", "redraw", "push", "arrival", "weigh")
+        network += ("include_self",)
         if self.method in ("rc", "ml", "isolated", *BASELINES):
             ignored = (*network, "m0", "iterations")
+        private = ("epsilon", "delta", "clip", "sensitivity", "bound", "counter")
+        if self.method not in ("federated_nb", "gossip_nb", "private_crc"):
+            ignored += private
+        if self.method == "federated_nb":
+            ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")
         if self.method == "ml":
             ignored += ("lr", "start", "iterate", "rounds", "record")
         if self.method in BASELINES:
@@ -88,7 +105,9 @@ class Setting(BaseModel):
     @property
     def key(self) -> str:
         """A name for the experiment that changes when anything about it does."""
-        text = json.dumps(self.canonical().model_dump(mode="json"), sort_keys=True)
+        # defaults are left out, so that a new key with a default does not rename what was run
+        told = self.canonical().model_dump(mode="json", exclude_defaults=True)
+        text = json.dumps(told, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

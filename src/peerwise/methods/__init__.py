@@ -1,5 +1,7 @@
 """The papers' algorithms, as compositions, and their centralised references."""
 
 from peerwise.methods.crc import crc, isolated, ml, rc
+from peerwise.methods.gossip_nb import federated_nb, gossip_nb
+from peerwise.methods.private_crc import private_crc
 
-__all__ = ["crc", "isolated", "ml", "rc"]
+__all__ = ["crc", "federated_nb", "gossip_nb", "isolated", "ml", "private_crc", "rc"]

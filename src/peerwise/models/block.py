@@ -53,12 +53,12 @@ class Block(NamedTuple):
     linear: bool = True
 
 
-def smallest(counts: Array) -> Array:
+def smallest(counts: Array, share: float = SMALLEST_SHARE) -> Array:
     """The least that a count may be: a share of all, so that scaled statistics say the same.
 
     Where there is nothing at all, small enough and yet far from where products underflow.
     """
-    return jnp.maximum(SMALLEST_SHARE * jnp.abs(counts).sum(), jnp.finfo(counts.dtype).tiny ** 0.5)
+    return jnp.maximum(share * jnp.abs(counts).sum(), jnp.finfo(counts.dtype).tiny ** 0.5)
 
 
 def places(which: Any) -> np.ndarray:
@@ -83,9 +83,14 @@ def _cuts(sizes: Sequence[int], start: int) -> list[slice]:
 
 
 def assemble(
-    name: str, columns: int, classes: int, blocks: Sequence[Block], wants: str = "standardised"
+    name: str,
+    cardinalities: tuple[int, ...],
+    classes: int,
+    blocks: Sequence[Block],
+    wants: str = "standardised",
+    share: float = SMALLEST_SHARE,
 ) -> Model:
-    """p(y) prod_b p(x_b | y) for `columns` columns of x, each of them in one of the blocks.
+    """p(y) prod_b p(x_b | y), every column of x in one of the blocks; `share` is the least count.
 
     `prior(rows, mean, var, cell, dtype)` of the model gives every class `rows` pseudo-rows with
     that mean and variance of each column, spread evenly over categories, or `cell` of them in each
@@ -94,6 +99,7 @@ def assemble(
     as the weight of both their means and their variances.
     """
     blocks = [b for b in blocks if len(b.columns)]
+    columns = len(cardinalities)
     size = 1 + sum(b.size for b in blocks)
     shared = sum(b.shared for b in blocks)
     own, common = _cuts([b.size for b in blocks], 1), _cuts([b.shared for b in blocks], 0)
@@ -110,7 +116,7 @@ def assemble(
         """Class counts, parameters of every block, and how many were impossible."""
         lines, sums = (s["classes"], s["shared"]) if shared else (s, s[0, :0])
         rows = lines[:, :1]
-        floor = smallest(rows)
+        floor = smallest(rows, share)
         n = jnp.maximum(rows, floor)
         guards = (rows < floor).sum()
         found = []
@@ -187,4 +193,5 @@ def assemble(
         psi if shared else None,
         all(b.linear for b in blocks),
         wants,
+        cardinalities,
     )

@@ -52,7 +52,7 @@ def bernoulli(cardinalities: Sequence[int], classes: int, missing: bool = False)
         raise BadSetting(
             f"bernoulli needs features of two values, got one of {wrong[0]} categories"
         )
-    return _bernoulli(len(cardinalities), classes, bool(missing))
+    return _bernoulli(cardinalities, classes, bool(missing))
 
 
 @cache
@@ -92,11 +92,13 @@ def _multinomial(d: int, classes: int, length: float) -> Model:
         sample,
         pseudo,
     )
-    return assemble("multinomial", d, classes, [block], "counts")
+    return assemble("multinomial", (0,) * d, classes, [block], "counts")
 
 
 @cache
-def _bernoulli(d: int, classes: int, missing: bool) -> Model:
+def _bernoulli(cardinalities: tuple[int, ...], classes: int, missing: bool) -> Model:
+    d = len(cardinalities)
+
     def features(x: Array) -> Array:
         if not missing:
             return x
@@ -144,4 +146,4 @@ def _bernoulli(d: int, classes: int, missing: bool) -> Model:
         sample,
         pseudo,
     )
-    return assemble("bernoulli", d, classes, [block], "binary")
+    return assemble("bernoulli", cardinalities, classes, [block], "binary")

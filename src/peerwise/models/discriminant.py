@@ -61,4 +61,4 @@ def _made(
         full(numeric, shared=name == "lda", missing=missing, shrinkage=shrinkage),
         nominal(named, [cardinalities[i] for i in named], [-1] * len(named), missing=missing),
     ]
-    return assemble(name, len(cardinalities), classes, blocks)
+    return assemble(name, cardinalities, classes, blocks)

@@ -48,6 +48,7 @@ class Model(NamedTuple):
     common: Callable[[Array], Array] | None = None  # x [m, d] -> psi [m, r]
     linear: bool = True  # False: rows with missing values need `terms`
     wants: str = "standardised"  # what numeric columns must be: or "counts", or "binary"
+    cardinalities: tuple[int, ...] = ()  # of the columns of x: 0 for a number
 
 
 def by_class(s: Tree) -> Array:

@@ -20,7 +20,14 @@ SMALLEST_VARIANCE = 1e-3  # of the unit variance of a standardised feature
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-def diagonal(columns: Sequence[int], width: int, *, shared: bool, missing: bool) -> Block:
+def diagonal(
+    columns: Sequence[int],
+    width: int,
+    *,
+    shared: bool,
+    missing: bool,
+    least: float = SMALLEST_VARIANCE,
+) -> Block:
     """Features that are independent given the class; `width` is the number of columns of x.
 
     Statistics of a class: sums of x and x^2, and with `missing` the rows that have a value. With
@@ -58,8 +65,8 @@ def diagonal(columns: Sequence[int], width: int, *, shared: bool, missing: bool)
             raw = sums / total - (n * mean * mean).sum(0) / total
         else:
             raw = s[:, second] / n - mean * mean
-        guards += (raw < SMALLEST_VARIANCE).sum()
-        var = jnp.maximum(raw, SMALLEST_VARIANCE)
+        guards += (raw < least).sum()
+        var = jnp.maximum(raw, least)
         return {"mean": mean, "var": jnp.broadcast_to(var, mean.shape)}, guards
 
     def coefficients(p: dict[str, Array]) -> Coefficients:

@@ -8,25 +8,46 @@ Appendix A of "Decentralized Federated Learning of Probabilistic Generative Clas
 from collections.abc import Sequence
 from functools import cache
 
-from peerwise.models.block import assemble, check_arguments
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.models.block import SMALLEST_SHARE, assemble, check_arguments
 from peerwise.models.family import Model
-from peerwise.models.gaussian import diagonal
+from peerwise.models.gaussian import SMALLEST_VARIANCE, diagonal
 from peerwise.models.nominal import nominal
 
 __all__ = ["naive_bayes", "shared_naive_bayes"]
 
 
-def naive_bayes(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
+def naive_bayes(
+    cardinalities: Sequence[int],
+    classes: int,
+    missing: bool = False,
+    *,
+    normalise: str = "cells",
+    smallest_share: float = SMALLEST_SHARE,
+    smallest_variance: float = SMALLEST_VARIANCE,
+) -> Model:
     """p(y) prod_i p(x_i | y). `cardinalities`: 0 for a Gaussian feature, else its categories.
 
     Features come in columns of x in that order: standardised numbers, and category codes 0, 1, ...
     With `missing`, NaN is a missing value: it adds nothing to the statistics (every Gaussian
     feature then counts its own rows) and nothing to the log-likelihood.
 
+    For statistics with noise in them: `normalise` divides the cells of a feature by their own sum
+    ("cells") or by the rows of the class ("rows"); no count is less than `smallest_share` of all
+    rows, and no variance less than `smallest_variance`.
+
     >>> naive_bayes((0, 0, 3), classes=2).size  # 1 + (x, x^2) twice + one-hot of 3
     8
     """
-    return _naive_bayes(*check_arguments(cardinalities, classes), bool(missing), False)
+    if normalise not in ("cells", "rows"):
+        raise UnknownName("way to normalise", normalise, ["cells", "rows"])
+    if not (smallest_share > 0 and smallest_variance > 0):
+        raise BadSetting(
+            "smallest_share and smallest_variance must be greater than 0, got "
+            f"{smallest_share} and {smallest_variance}"
+        )
+    floors = normalise == "rows", float(smallest_share), float(smallest_variance)
+    return _naive_bayes(*check_arguments(cardinalities, classes), bool(missing), False, *floors)
 
 
 def shared_naive_bayes(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
@@ -43,13 +64,20 @@ def shared_naive_bayes(cardinalities: Sequence[int], classes: int, missing: bool
 
 @cache
 def _naive_bayes(
-    cardinalities: tuple[int, ...], classes: int, missing: bool, shared: bool
+    cardinalities: tuple[int, ...],
+    classes: int,
+    missing: bool,
+    shared: bool,
+    by_rows: bool = False,
+    share: float = SMALLEST_SHARE,
+    least: float = SMALLEST_VARIANCE,
 ) -> Model:
     numeric = [i for i, r in enumerate(cardinalities) if r == 0]
     named = [i for i, r in enumerate(cardinalities) if r > 0]
+    levels = [cardinalities[i] for i in named]
     blocks = [
-        diagonal(numeric, len(cardinalities), shared=shared, missing=missing),
-        nominal(named, [cardinalities[i] for i in named], [-1] * len(named), missing=missing),
+        diagonal(numeric, len(cardinalities), shared=shared, missing=missing, least=least),
+        nominal(named, levels, [-1] * len(named), missing=missing, by_rows=by_rows),
     ]
     name = "shared_naive_bayes" if shared else "naive_bayes"
-    return assemble(name, len(cardinalities), classes, blocks)
+    return assemble(name, cardinalities, classes, blocks, share=share)

@@ -28,12 +28,19 @@ def topological(parents: Sequence[int]) -> list[int]:
 
 
 def nominal(
-    columns: Sequence[int], levels: Sequence[int], parents: Sequence[int], *, missing: bool
+    columns: Sequence[int],
+    levels: Sequence[int],
+    parents: Sequence[int],
+    *,
+    missing: bool,
+    by_rows: bool = False,
 ) -> Block:
     """Categories 0..levels-1 in `columns`; `parents` are places in that list, -1 for none.
 
     Statistics of a class: rows in each category of a feature without a parent, rows in each pair
     of categories of a feature and its parent. A category outside 0..levels-1 is a missing one.
+    With `by_rows`, cells are divided by the rows of the class and not by their own sum, which
+    differs where noise was added.
     """
     cols, k = places(columns), len(columns)
     child = np.array([p >= 0 for p in parents], bool)
@@ -70,7 +77,7 @@ def nominal(
     def parameters(n: Array, floor: Array, s: Array, sums: Array) -> tuple[dict[str, Array], Array]:
         cell = jnp.maximum(s, floor)
         total = jnp.matmul(cell, member.astype(s.dtype), precision="highest")
-        return {"prob": cell / total[:, group]}, (s < floor).sum()
+        return {"prob": cell / (n if by_rows else total[:, group])}, (s < floor).sum()
 
     def coefficients(p: dict[str, Array]) -> Coefficients:
         return Coefficients(0.0, jnp.log(p["prob"]))

@@ -75,7 +75,7 @@ def _tan(
         diagonal(numeric, len(cardinalities), shared=False, missing=missing),
         nominal(named, [cardinalities[i] for i in named], above, missing=missing),
     ]
-    return assemble("tan", len(cardinalities), classes, blocks)
+    return assemble("tan", cardinalities, classes, blocks)
 
 
 @cache

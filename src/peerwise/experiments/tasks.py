@@ -1,0 +1,132 @@
+"""Pieces of work that are not settings: each a function, its arguments, and arrays that it gives.
+
+What is done is kept in a folder by name and arguments, so that an interrupted run goes on.
+"""
+
+import hashlib
+import importlib
+import io
+import json
+import multiprocessing
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from peerwise.checkpoint import write_whole
+from peerwise.errors import BadFile, PeerwiseError
+from peerwise.experiments.pool import Failure, pin
+
+__all__ = ["Task", "run_tasks"]
+
+Arrays = dict[str, np.ndarray]
+
+
+class Task(NamedTuple):
+    """A function of this project, named module:function, and its arguments (plain values)."""
+
+    function: str
+    arguments: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """A name that changes when the function or an argument does."""
+        text = json.dumps([self.function, self.arguments], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def run(self) -> Arrays:
+        """Call it."""
+        module, _, name = self.function.partition(":")
+        found: Arrays = getattr(importlib.import_module(module), name)(**self.arguments)
+        return found
+
+
+def _path(folder: Path, task: Task) -> Path:
+    return folder / f"{task.key}.npz"
+
+
+def _read(path: Path) -> Arrays:
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if name != "task"}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
+
+
+def _work(folder: Path, task: Task) -> str | None:
+    """Run and keep one task; what went wrong by the user's making is told."""
+    try:
+        found: dict[str, Any] = task.run()
+    except PeerwiseError as error:
+        return str(error)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **found, task=json.dumps([task.function, task.arguments]))
+    write_whole(_path(folder, task), buffer.getvalue())
+    return None
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    folder: Path,
+    progress: Callable[[int, int], None] | None = None,
+    workers: int | None = None,
+) -> tuple[dict[str, Arrays], dict[str, str]]:
+    """What the tasks gave, and why some failed, by key; those kept in `folder` are not run again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unique = {task.key: task for task in tasks}
+    for task in unique.values():
+        if _path(folder, task).exists():
+            _read(_path(folder, task))  # a damaged file is found before hours are spent
+    open_ = [task for task in unique.values() if not _path(folder, task).exists()]
+    failures: dict[str, str] = {}
+
+    def told() -> None:
+        if progress is not None:
+            done = sum(_path(folder, task).exists() for task in unique.values())
+            progress(done + len(failures), len(unique))
+
+    told()
+    workers = min(workers or os.cpu_count() or 1, max(len(open_), 1))
+    if workers == 1:
+        for task in open_:
+            why = _work(folder, task)
+            failures.update({task.key: why} if why else {})
+            told()
+    else:
+        failures.update(_spread(open_, folder, workers, told))
+    done = {k: _read(_path(folder, t)) for k, t in unique.items() if _path(folder, t).exists()}
+    return done, failures
+
+
+def _spread(
+    tasks: Sequence[Task], folder: Path, workers: int, told: Callable[[], None]
+) -> dict[str, str]:
+    context = multiprocessing.get_context("spawn")
+    failures: dict[str, str] = {}
+    with ProcessPoolExecutor(workers, context, pin, (context.Value("i", 0),)) as pool:
+        keys: dict[Future[str | None], str] = {
+            pool.submit(_work, folder, task): task.key for task in tasks
+        }
+        waiting = set(keys)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.5)
+                for future in done:
+                    why = future.result()
+                    failures.update({keys[future]: why} if why else {})
+                told()
+        except BrokenProcessPool:
+            raise Failure(
+                "a worker process died, most likely for lack of memory; what was finished is kept: "
+                "run the same command again, or with --workers 1"
+            ) from None
+        except KeyboardInterrupt:
+            for process in list(getattr(pool, "_processes", {}).values()):
+                process.terminate()
+            raise
+    return failures

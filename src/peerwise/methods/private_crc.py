@@ -1,0 +1,74 @@
+"""CRC with differential privacy: every round a node releases its update, clipped and noised.
+
+A node's update is a sum over its rows of (target - posterior) (x) phi(x). Each row's part is
+clipped in the L2 norm and Gaussian noise is added to the sum, so that one row more or less moves
+it by `clip` at most. What a node says after T rounds is the adaptive composition of T such
+releases; Gaussian noise of multiplier z composes to one of z / sqrt(T).
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from peerwise.core import Array, Method, Shard, State
+from peerwise.errors import BadSetting
+from peerwise.methods.crc import crc
+from peerwise.models.family import Model, log_posterior, moved
+from peerwise.privacy.mechanism import gaussian, gaussian_sigma
+
+__all__ = ["noise_multiplier", "private_crc"]
+
+
+def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
+    """Standard deviation over sensitivity that keeps `rounds` releases (epsilon, delta)-private."""
+    if rounds < 1:
+        raise BadSetting(f"rounds must be 1 or more, got {rounds}")
+    if math.isinf(epsilon) and epsilon > 0:
+        return 0.0
+    return gaussian_sigma(1.0, epsilon, delta) * math.sqrt(rounds)
+
+
+def private_crc(
+    model: Model,
+    *,
+    epsilon: float,
+    rounds: int,
+    delta: float = 1e-5,
+    clip: float = 5.0,
+    **options: Any,
+) -> Method:
+    """CRC whose nodes each spend (epsilon, delta) on `rounds` rounds; run it for no more.
+
+    Adjacency is one row more or less at one node. `clip` bounds what one row can do to an update;
+    statistics must be about a public center and scale. Infinity as epsilon clips without noise.
+    For simulation: noise is drawn from the node's key. Other options are those of `crc`.
+    """
+    if not clip > 0:
+        raise BadSetting(f"clip must be greater than 0, got {clip}")
+    multiplier = noise_multiplier(epsilon, delta, rounds)
+    return _private(model, multiplier * float(clip), float(clip), tuple(sorted(options.items())))
+
+
+@cache
+def _private(model: Model, std: float, clip: float, options: tuple[tuple[str, Any], ...]) -> Method:
+    base = crc(model, **dict(options))
+
+    def adapt(key: Array, state: State, shard: Shard) -> State:
+        phi = model.features(shard.x)
+        prob = jnp.exp(log_posterior(model, state.value, shard.x))
+        target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype)
+        wrong = target - prob
+        norm = jnp.sqrt((wrong**2).sum(1) * (phi**2).sum(1))
+        kept = jnp.minimum(1, clip / jnp.maximum(norm, 1e-30)) * shard.weight.astype(phi.dtype)
+        update = jnp.matmul((wrong * kept[:, None]).T, phi, precision="highest")
+        if std:
+            scale = jnp.full(update.shape, std, phi.dtype)
+            update = update + gaussian(key, scale, jnp.float32).astype(phi.dtype)
+        guards = model.theta(state.value).guards
+        memory = {**state.memory, "guards": state.memory["guards"] + guards}
+        return State(moved(state.value, update), memory)
+
+    return base._replace(adapt=adapt)

@@ -1,0 +1,60 @@
+"""A range for numbers whose bounds are not public, itself released with noise."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from peerwise.errors import BadSetting
+from peerwise.privacy.budget import check_epsilon
+from peerwise.privacy.ledger import Ledger
+from peerwise.privacy.mechanism import Noise, vetted
+
+__all__ = ["private_bounds"]
+
+CHANCE = 0.05  # that noise alone makes any empty bin look occupied
+
+
+def private_bounds(
+    values: Any,
+    *,
+    epsilon: float,
+    ledger: Ledger | None = None,
+    largest: float = 1e6,
+    halvings: int = 40,
+    share: float = 0.98,
+    noise: Noise = vetted,
+    data: str = "values",
+) -> tuple[float, float]:
+    """A range that covers about `share` of one column's values, found with epsilon-private noise.
+
+    Values are counted in bins that halve from `largest` (public: what no value should exceed)
+    towards 0 on both sides, which one row changes by 1 in one place. Bins no fuller than noise
+    could make them count as empty (Karwa and Vadhan, 2018); if all do, because rows are too few
+    for this epsilon, the range is as wide as it can be. `ledger` is charged before noise is drawn.
+    """
+    epsilon = check_epsilon(epsilon)
+    if not 0 < largest < math.inf:
+        raise BadSetting(f"largest must be finite and greater than 0, got {largest}")
+    if not 0 < share < 1 or halvings < 1:
+        raise BadSetting(
+            f"share must be between 0 and 1 and halvings 1 or more, got {share} and {halvings}"
+        )
+    positive = largest * 0.5 ** np.arange(halvings, -1, -1.0)
+    edges = np.concatenate([-positive[::-1], positive])
+    found = np.asarray(values, float).ravel()
+    found = np.clip(found[~np.isnan(found)], -largest, largest)
+    counts = np.histogram(found, edges)[0].astype(float)
+    if ledger is not None:
+        told = {"largest": largest, "halvings": halvings, "share": share, "scale": 1 / epsilon}
+        ledger.charge("laplace", told | {"of": "bounds"}, epsilon, data=data)
+    noisy = noise("laplace", counts, 1 / epsilon)
+    # the largest of k Laplace draws exceeds this with probability CHANCE or less
+    threshold = math.log(len(counts) / (2 * CHANCE)) / epsilon
+    kept = np.where(noisy > threshold, noisy, 0.0)
+    if not kept.any():
+        return -float(largest), float(largest)
+    spare = kept.sum() * (1 - share) / 2
+    first = int(np.argmax(np.cumsum(kept) > spare))
+    last = len(kept) - 1 - int(np.argmax(np.cumsum(kept[::-1]) > spare))
+    return float(edges[first]), float(edges[last + 1])

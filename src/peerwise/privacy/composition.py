@@ -1,0 +1,120 @@
+"""What several releases cost together.
+
+Releases about the same rows add up. Releases about disjoint parts of the rows cost as much as the
+dearest part, because a row is in one part only.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from peerwise.errors import BadSetting
+from peerwise.privacy.budget import check_epsilon
+
+__all__ = ["SLACK", "Charge", "Spent", "basic", "check_charge", "renyi"]
+
+SLACK = 1e-9  # of a budget: three charges of 0.1 fit into 0.3, which they miss by rounding
+
+
+class Charge(NamedTuple):
+    """What one release costs; the multiplier is Gaussian noise's deviation over sensitivity."""
+
+    epsilon: float
+    delta: float = 0.0
+    multiplier: float | None = None
+    group: str | None = None  # a way to part the rows, and the part that the release is about
+    part: str | None = None
+
+
+class Spent(NamedTuple):
+    """A privacy budget, or as much of one as is spent or left."""
+
+    epsilon: float
+    delta: float
+
+
+def check_charge(charge: Charge) -> None:
+    """Refuse a charge that cannot be, or whose epsilon is less than its Gaussian noise costs."""
+    check_epsilon(charge.epsilon)
+    if not 0 <= charge.delta < 1:
+        raise BadSetting(f"delta must be 0 or more and below 1, got {charge.delta}")
+    if (charge.group is None) != (charge.part is None):
+        raise BadSetting("group and part come together: the group says what the part is a part of")
+    if charge.multiplier is None:
+        return
+    from dp_accounting import get_epsilon_gaussian
+
+    if not 0 < charge.multiplier < math.inf:
+        raise BadSetting(f"a noise multiplier must be greater than 0, got {charge.multiplier}")
+    true = get_epsilon_gaussian(charge.multiplier, charge.delta)
+    if not true <= charge.epsilon * (1 + 1e-6):
+        raise BadSetting(
+            f"Gaussian noise with multiplier {charge.multiplier:g} costs epsilon {true:g} at delta "
+            f"{charge.delta:g}, not {charge.epsilon:g}"
+        )
+
+
+def basic(charges: Sequence[Charge]) -> Spent:
+    """The sum of epsilons and of deltas, over the dearest part of every group."""
+    epsilon, delta = _composed(charges, 2, lambda c: np.array([c.epsilon, c.delta]))
+    return Spent(float(epsilon), float(delta))
+
+
+def renyi(charges: Sequence[Charge], delta: float) -> Spent:
+    """The epsilon of all charges at one `delta`, by Rényi differential privacy where it helps.
+
+    Gaussian noise is accounted by its multiplier. A release with delta 0 is taken as the worst
+    that has its epsilon, randomised response. One with a delta and no multiplier adds both to
+    the result. Never more than `basic` gives within that delta. Mironov, "Rényi differential
+    privacy" (2017); the conversion to epsilon is dp-accounting's.
+    """
+    from dp_accounting.rdp import compute_epsilon
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    order = np.array(DEFAULT_RDP_ORDERS, float)
+
+    def cost(c: Charge) -> np.ndarray:
+        if c.multiplier is not None:
+            return np.array([*order / (2 * c.multiplier**2), 0.0, 0.0])
+        if c.delta > 0:
+            return np.array([*np.zeros_like(order), c.epsilon, c.delta])
+        return np.array([*_worst(c.epsilon, order), 0.0, 0.0])
+
+    *curve, epsilon, other = _composed(charges, len(order) + 2, cost).tolist()
+    plain = basic(charges)
+    found = Spent(math.inf, delta)
+    if other < delta:
+        found = Spent(float(compute_epsilon(order.tolist(), curve, delta - other)[0]), delta)
+        found = found._replace(epsilon=found.epsilon + epsilon)
+    fits = plain.delta <= delta * (1 + SLACK)
+    return plain if fits and plain.epsilon <= found.epsilon else found
+
+
+def _worst(epsilon: float, order: np.ndarray) -> np.ndarray:
+    """The Rényi divergence of randomised response: no release with this epsilon has more."""
+    true = -math.log1p(math.exp(-epsilon))  # log of the probability of the true answer
+    total = true + np.logaddexp((order - 1) * epsilon, -order * epsilon)
+    return np.maximum(total / (order - 1), 0)
+
+
+def _composed(
+    charges: Sequence[Charge], size: int, cost: Callable[[Charge], np.ndarray]
+) -> np.ndarray:
+    """Costs summed, after the largest of the sums over each part of a group."""
+    total = np.zeros(size)
+    groups: dict[str, dict[str | None, np.ndarray]] = {}
+    known: dict[Charge, np.ndarray] = {}  # a run repeats the same charge many times
+    for c in charges:
+        alike = c._replace(group=None, part=None)
+        if alike not in known:
+            known[alike] = cost(c)
+        if c.group is None:
+            total = total + known[alike]
+        else:
+            parts = groups.setdefault(c.group, {})
+            parts[c.part] = parts.get(c.part, 0) + known[alike]
+    for parts in groups.values():
+        total = total + np.max(list(parts.values()), axis=0)
+    return total

@@ -1,0 +1,223 @@
+"""What a node has told about its rows, and how much of its privacy budget is left."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any, Self
+
+import pandas as pd
+
+from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
+from peerwise.privacy import ledger_file
+from peerwise.privacy.budget import check_epsilon
+from peerwise.privacy.composition import SLACK, Charge, Spent, basic, check_charge, renyi
+
+__all__ = ["ACCOUNTANTS", "Ledger", "Overspent"]
+
+ACCOUNTANTS = ("basic", "rdp")  # how releases add up
+
+
+class Overspent(PeerwiseError):
+    """A release would cost more than is left of a node's privacy budget."""
+
+
+class Ledger:
+    """The privacy budget of one node, in a file that only grows; make one with `Ledger.open`.
+
+    A charge is on the disk before it counts, and several processes can charge one file without
+    overspending it. What is charged once may be sent any number of times. Keep the file with its
+    "-wal" companion: an older copy in its place is a budget spent twice.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: Path, about: Mapping[str, str]):
+        self._db, self.path, self._lock = db, path, RLock()
+        self.node = about["node"]
+        self.budget = Spent(float(about["epsilon"]), float(about["delta"]))
+        self.accountant = about["accountant"]
+        self.schema = about["schema"] or None  # sha256 of the schema's text
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        node: str,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        schema: str | None = None,
+        accountant: str | None = None,
+    ) -> Self:
+        """The ledger of `node` at `path`, made with the budget given where there is none.
+
+        The budget of a file is for good: leave it out to open one, or give the same. `schema` is
+        the text of the schema that rows are released under; a ledger made without one serves any.
+        accountant: "basic" adds epsilons up, "rdp" is tighter for many Gaussian releases.
+        """
+        path = Path(path)
+        given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+        wal = path.with_name(path.name + "-wal")
+        if wal.exists() and not path.exists():
+            raise BadFile(f"{path} is gone but {wal.name} is there; put back the ledger itself")
+        if not path.exists():
+            ledger_file.create(path, {"node": node, "schema": _hash(schema), **_budget(given)})
+        elif path.is_dir() or not path.stat().st_size:
+            raise BadFile(f"{path} is empty or a folder, not a ledger; give another path")
+        db = ledger_file.connect(path)
+        try:
+            about = ledger_file.verify(db, path)
+            if about["node"] != node:
+                raise BadFile(f"{path} is the ledger of node '{about['node']}', not of '{node}'")
+            if schema is not None and about["schema"] not in ("", _hash(schema)):
+                raise BadFile(f"{path} is the ledger of another schema; use one ledger for each")
+            for name, value in given.items():
+                known = about[name] if name == "accountant" else float(about[name])
+                if value is not None and known != value:
+                    raise BadSetting(
+                        f"the {name} of the ledger {path} is {about[name]} and cannot become "
+                        f"{value}; leave it out"
+                    )
+        except BaseException:
+            db.close()
+            raise
+        return cls(db, path, about)
+
+    def check_schema(self, schema: str) -> None:
+        """Refuse rows of another schema than the ledger was made for."""
+        if self.schema not in (None, _hash(schema)):
+            raise BadSetting(f"{self.path} is the ledger of another schema; use one for each")
+
+    def charge(
+        self,
+        mechanism: str,
+        parameters: Mapping[str, Any],
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        data: str,
+        group: str | None = None,
+        part: str | None = None,
+        multiplier: float | None = None,
+    ) -> int:
+        """Pay for a release and return its receipt; Overspent, and nothing paid, if it is too much.
+
+        `data` says what the release is about. Charges of one `group` with different `part`s, which
+        must be about disjoint rows, cost as much as the dearest part. `multiplier` is the noise
+        multiplier of Gaussian noise. When this returns, the charge is on the disk.
+        """
+        noise = None if multiplier is None else float(multiplier)
+        charge = Charge(float(epsilon), float(delta), noise, group, part)
+        check_charge(charge)
+        try:
+            text = json.dumps(dict(parameters), sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise BadSetting(f"the parameters of a charge must be plain values: {error}") from None
+        with self._lock, ledger_file.alone(self._db, self.path):
+            charges = self._charges()
+            self._afford(charges, charge)
+            cost = (charge.epsilon, charge.delta, noise)
+            row = (len(charges) + 1, _now(), mechanism, text, *cost, data, group, part)
+            ledger_file.append(self._db, row)
+        return row[0]
+
+    def sent(self, receipt: int, to: str) -> None:
+        """Note that a release was handed to somebody; it costs nothing more."""
+        with self._lock, ledger_file.alone(self._db, self.path):
+            try:
+                self._db.execute("INSERT INTO sends VALUES (?, ?, ?)", (receipt, to, _now()))
+            except sqlite3.IntegrityError:
+                raise BadSetting(f"there is no release {receipt} in {self.path}") from None
+
+    def spent(self, how: str | None = None) -> Spent:
+        """What all releases cost together, by the ledger's own accountant or by another."""
+        with self._lock:
+            return self._composed(self._charges(), how or self.accountant)
+
+    def total(self) -> Spent:
+        """What all releases cost together, as the limit is checked."""
+        return self.spent()
+
+    def left(self) -> Spent:
+        """What is left of the budget; "rdp" states epsilon at the whole delta, so that stays."""
+        spent = self.total()
+        delta = self.budget.delta - (0.0 if self.accountant == "rdp" else spent.delta)
+        return Spent(max(self.budget.epsilon - spent.epsilon, 0.0), max(delta, 0.0))
+
+    def table(self) -> pd.DataFrame:
+        """Every release: when, how, what it cost, about what, and how often it was sent."""
+        with self._lock:
+            rows = self._db.execute(
+                'SELECT id, time, mechanism, parameters, epsilon, delta, data, "group", part, '
+                "(SELECT count(*) FROM sends WHERE release = id) FROM releases ORDER BY id"
+            ).fetchall()
+        names = ["receipt", "time", "mechanism", "parameters", "epsilon", "delta"]
+        names += ["data", "group", "part", "sent"]
+        frame = pd.DataFrame(rows, columns=names).set_index("receipt")
+        frame["time"] = pd.to_datetime(frame["time"], utc=True)
+        frame["parameters"] = [json.loads(text) for text in frame["parameters"]]
+        return frame
+
+    def close(self) -> None:
+        """Let the file go; all charges are on the disk already."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _charges(self) -> list[Charge]:
+        found = self._db.execute('SELECT epsilon, delta, multiplier, "group", part FROM releases')
+        return [Charge(*row) for row in found]
+
+    def _composed(self, charges: list[Charge], how: str) -> Spent:
+        if how not in ACCOUNTANTS:
+            raise UnknownName("accountant", how, ACCOUNTANTS)
+        if how == "basic":
+            return basic(charges)
+        if not self.budget.delta > 0:
+            raise BadSetting("the accountant rdp needs a budget with delta above 0")
+        return renyi(charges, self.budget.delta)
+
+    def _afford(self, charges: list[Charge], charge: Charge) -> None:
+        total = self._composed([*charges, charge], self.accountant)
+        limit = self.budget
+        if total.epsilon <= limit.epsilon * (1 + SLACK) and total.delta <= limit.delta * (
+            1 + SLACK
+        ):
+            return
+        before, left = self.total(), self.left()
+        raise Overspent(
+            f"node '{self.node}' cannot afford epsilon {charge.epsilon:g}, delta "
+            f"{charge.delta:g}: spent {before.epsilon:g} and {before.delta:g} of "
+            f"{limit.epsilon:g} and {limit.delta:g}, left {left.epsilon:g} and {left.delta:g}, "
+            f"needed in all {total.epsilon:g} and {total.delta:g}; ask for less"
+        )
+
+
+def _budget(given: Mapping[str, Any]) -> dict[str, str]:
+    """The budget of a new ledger as texts from which the same numbers are read."""
+    if given["epsilon"] is None:
+        raise BadSetting("a new ledger needs a budget: give epsilon")
+    epsilon, delta = check_epsilon(given["epsilon"]), float(given["delta"] or 0.0)
+    accountant = given["accountant"] or "basic"
+    if accountant not in ACCOUNTANTS:
+        raise UnknownName("accountant", accountant, ACCOUNTANTS)
+    if not 0 <= delta < 1:
+        raise BadSetting(f"delta must be 0 or more and below 1, got {delta}")
+    if accountant == "rdp" and not delta > 0:
+        raise BadSetting("the accountant rdp needs a delta above 0 (say 1e-6)")
+    return {"epsilon": repr(epsilon), "delta": repr(delta), "accountant": accountant}
+
+
+def _hash(schema: str | None) -> str:
+    return "" if schema is None else hashlib.sha256(schema.encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

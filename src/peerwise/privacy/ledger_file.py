@@ -1,0 +1,185 @@
+"""The file of a ledger: an SQLite database that only grows, with a hash chain over its releases.
+
+The chain shows damage and careless edits. It is not a signature: whoever can write the file can
+write another chain, or put an older copy in its place.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from peerwise.errors import BadFile
+
+__all__ = ["COLUMNS", "alone", "append", "connect", "create", "digest", "verify"]
+
+# the columns of a release, in the order in which they are hashed
+COLUMNS = (
+    "id",
+    "time",
+    "mechanism",
+    "parameters",
+    "epsilon",
+    "delta",
+    "multiplier",
+    "data",
+    "group",
+    "part",
+)
+KIND = 0x50574C31  # marks an SQLite file as a ledger: "PWL1"
+GUARDED = ("about", "releases", "sends")
+TABLES = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time TEXT NOT NULL,
+    mechanism TEXT NOT NULL,
+    parameters TEXT NOT NULL,
+    epsilon REAL NOT NULL,
+    delta REAL NOT NULL,
+    multiplier REAL,
+    data TEXT NOT NULL,
+    "group" TEXT,
+    part TEXT,
+    hash TEXT NOT NULL
+);
+CREATE TABLE sends (
+    release INTEGER NOT NULL REFERENCES releases (id),
+    receiver TEXT NOT NULL,
+    time TEXT NOT NULL
+);
+"""
+GUARD = """
+CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}
+BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
+"""
+
+
+def digest(previous: str, row: Sequence[Any]) -> str:
+    """The hash of a release: of the hash before it and of what the row says."""
+    text = json.dumps([previous, *row], ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def create(path: Path, about: Mapping[str, str]) -> None:
+    """Make an empty ledger at once whole; one that another process just made is left alone."""
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(draft, isolation_level=None)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute(f"PRAGMA application_id = {KIND}")
+            guards = [GUARD.format(table=t, verb=v) for t in GUARDED for v in ("UPDATE", "DELETE")]
+            db.executescript("BEGIN;" + TABLES + "".join(guards) + "COMMIT;")
+            rows = [*about.items(), ("mark", _mark(about))]
+            db.execute("BEGIN")
+            db.executemany("INSERT INTO about VALUES (?, ?)", rows)
+            db.execute("COMMIT")
+        finally:
+            db.close()
+        try:
+            os.link(draft, path)  # fails where there is a file, so that none is overwritten
+        except FileExistsError:
+            return
+        _sync(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise BadFile(f"cannot make the ledger {path}: {error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection whose commits are on the disk when they return."""
+    try:
+        db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA fullfsync = ON")  # macOS: the disk's own cache too
+        db.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error as error:
+        raise BadFile(f"{path} is not a ledger or cannot be opened: {error}") from None
+    return db
+
+
+@contextmanager
+def alone(db: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """A change that no other process can come between, on the disk when it ends or not at all."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+    except sqlite3.Error as error:
+        raise BadFile(f"cannot write to the ledger {path}: {error}") from None
+
+
+def append(db: sqlite3.Connection, row: Sequence[Any]) -> None:
+    """Add a release to the end of the chain."""
+    last = db.execute("SELECT hash FROM releases ORDER BY id DESC LIMIT 1").fetchone()
+    last = last or db.execute("SELECT value FROM about WHERE key = 'mark'").fetchone()
+    values = (*row, digest(last[0], row))
+    marks = ", ".join("?" * len(values))
+    db.execute(f"INSERT INTO releases VALUES ({marks})", values)
+
+
+def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
+    """What the ledger says about itself, after checking all of it."""
+    try:
+        kind = db.execute("PRAGMA application_id").fetchone()[0]
+        if kind != KIND:
+            raise BadFile(f"{path} is a database, but not a Peerwise ledger; give another path")
+        db.execute("BEGIN")  # one moment of a file that others may be adding to
+        try:
+            found = db.execute("PRAGMA quick_check").fetchone()[0]
+            names = {
+                n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
+            }
+            about = dict(db.execute("SELECT key, value FROM about").fetchall())
+            rows = db.execute(f"SELECT {_quoted()}, hash FROM releases ORDER BY id").fetchall()
+            top = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'releases'").fetchone()
+        finally:
+            db.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise BadFile(f"{path} is not a ledger or is damaged: {error}") from None
+    if found != "ok":
+        raise BadFile(f"the ledger {path} is damaged: {found}")
+    if names != {f"{t}_{v}" for t in GUARDED for v in ("UPDATE", "DELETE")}:
+        raise BadFile(f"the ledger {path} was tampered with: its guards were changed")
+    mark = about.pop("mark", None)
+    if mark != _mark(about):
+        raise BadFile(f"the ledger {path} was tampered with: its node, budget or schema changed")
+    for place, (*row, hashed) in enumerate(rows, start=1):
+        mark = digest(str(mark), row)
+        if row[0] != place or hashed != mark:
+            raise BadFile(f"the ledger {path} was tampered with: release {place} is not as written")
+    if (top[0] if top else 0) != len(rows):
+        raise BadFile(f"the ledger {path} was tampered with: its last releases are gone")
+    return about
+
+
+def _quoted() -> str:
+    return ", ".join(f'"{name}"' for name in COLUMNS)
+
+
+def _mark(about: Mapping[str, str]) -> str:
+    return digest("", sorted(about.items()))
+
+
+def _sync(folder: Path) -> None:
+    """Put a new name in a folder on the disk, where the system can."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

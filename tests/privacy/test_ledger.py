@@ -1,0 +1,279 @@
+"""The ledger never overspends, never forgets and shows damage."""
+
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from peerwise.errors import BadFile, BadSetting, UnknownName
+from peerwise.privacy.ledger import Ledger, Overspent
+from peerwise.privacy.mechanism import gaussian_sigma
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "node.ledger"
+
+
+def pay(ledger, epsilon, **others):
+    return ledger.charge("laplace", {"scale": 1.0}, epsilon, data="rows", **others)
+
+
+def test_charges_add_up_to_the_budget_and_no_further(path):
+    with Ledger.open(path, node="a", epsilon=0.3) as ledger:
+        assert [pay(ledger, 0.1) for _ in range(3)] == [1, 2, 3]  # 0.1 + 0.1 + 0.1 > 0.3
+        with pytest.raises(Overspent, match=r"spent 0.3 .* of 0.3 .* left 0 "):
+            pay(ledger, 0.01)
+        assert len(ledger.table()) == 3
+        assert ledger.total().epsilon == pytest.approx(0.3)
+        assert ledger.left().epsilon == pytest.approx(0.0)
+
+
+def test_a_refusal_says_what_is_spent_asked_and_left_and_records_nothing(path):
+    with Ledger.open(path, node="ward 3", epsilon=1.0) as ledger:
+        pay(ledger, 0.75)
+        with pytest.raises(Overspent) as refused:
+            pay(ledger, 0.5)
+        for text in ("ward 3", "epsilon 0.5", "spent 0.75", "of 1 ", "left 0.25"):
+            assert text in str(refused.value)
+        assert ledger.total() == (0.75, 0.0)
+        with pytest.raises(Overspent):  # delta is a budget too
+            pay(ledger, 0.1, delta=1e-9)
+        pay(ledger, 0.25)
+
+
+def test_disjoint_parts_cost_as_much_as_the_dearest(path):
+    with Ledger.open(path, node="a", epsilon=1.0) as ledger:
+        pay(ledger, 0.2)
+        pay(ledger, 0.3, group="classes", part="yes")
+        pay(ledger, 0.5, group="classes", part="no")
+        assert ledger.total().epsilon == pytest.approx(0.7)
+        pay(ledger, 0.3, group="classes", part="yes")  # 0.6 in all: now the dearest
+        assert ledger.total().epsilon == pytest.approx(0.8)
+        pay(ledger, 0.2, group="years", part="2020")
+        assert ledger.left().epsilon == pytest.approx(0.0)
+        with pytest.raises(Overspent):
+            pay(ledger, 0.2, group="classes", part="yes")
+        pay(ledger, 0.1, group="classes", part="no")  # costs nothing below the dearest
+        with pytest.raises(BadSetting, match="come together"):
+            pay(ledger, 0.1, part="yes")
+
+
+def test_a_release_is_sent_again_for_nothing(path):
+    with Ledger.open(path, node="a", epsilon=1.0) as ledger:
+        receipt = pay(ledger, 0.4)
+        for neighbour in ("b", "c", "b"):
+            ledger.sent(receipt, neighbour)
+        table = ledger.table()
+        assert table.loc[receipt, "sent"] == 3
+        assert table.loc[receipt, "parameters"] == {"scale": 1.0}
+        assert str(table["time"].dt.tz) == "UTC"
+        assert ledger.total().epsilon == 0.4
+        with pytest.raises(BadSetting, match="no release 9"):
+            ledger.sent(9, "b")
+        assert list(table.columns) == [
+            *("time", "mechanism", "parameters", "epsilon", "delta", "data", "group", "part"),
+            "sent",
+        ]
+
+
+def test_a_file_is_opened_again_with_its_budget(path):
+    with Ledger.open(path, node="a", epsilon=1, delta=1e-6, schema="S", accountant="rdp") as ledger:
+        pay(ledger, 0.5)
+    with Ledger.open(path, node="a") as ledger:
+        assert ledger.budget == (1.0, 1e-6)
+        assert ledger.accountant == "rdp"
+        assert len(ledger.table()) == 1
+    with Ledger.open(path, node="a", epsilon=1, delta=1e-6, schema="S", accountant="rdp"):
+        pass
+    for other in ({"epsilon": 2.0}, {"delta": 1e-5}, {"accountant": "basic"}):
+        with pytest.raises(BadSetting, match="cannot become"):
+            Ledger.open(path, node="a", **other)
+    with pytest.raises(BadFile, match="node 'a'"):
+        Ledger.open(path, node="b")
+    with pytest.raises(BadFile, match="another schema"):
+        Ledger.open(path, node="a", schema="T")
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {},
+        {"epsilon": 0.0},
+        {"epsilon": float("nan")},
+        {"epsilon": float("inf")},
+        {"epsilon": 1.0, "delta": 1.0},
+        {"epsilon": 1.0, "delta": float("nan")},
+        {"epsilon": 1.0, "accountant": "rdp"},
+    ],
+)
+def test_a_budget_that_makes_no_sense_makes_no_file(path, budget):
+    with pytest.raises(BadSetting):
+        Ledger.open(path, node="a", **budget)
+    with pytest.raises(UnknownName, match="basic"):
+        Ledger.open(path, node="a", epsilon=1.0, accountant="basics")
+    assert not list(path.parent.iterdir())
+
+
+def test_charges_that_make_no_sense_are_refused(path):
+    with Ledger.open(path, node="a", epsilon=9.0, delta=0.1) as ledger:
+        for epsilon, delta in [(0, 0), (-1, 0), (float("nan"), 0), (float("inf"), 0), (1, -0.1)]:
+            with pytest.raises(BadSetting):
+                pay(ledger, epsilon, delta=delta)
+        with pytest.raises(BadSetting, match="plain values"):
+            ledger.charge("laplace", {"scale": float("nan")}, 1.0, data="rows")
+        with pytest.raises(BadSetting, match="costs epsilon"):
+            pay(ledger, 0.1, delta=1e-5, multiplier=1.0)
+        sigma = gaussian_sigma(1.0, 0.1, 1e-5)
+        pay(ledger, 0.1, delta=1e-5, multiplier=sigma)
+        assert len(ledger.table()) == 1
+
+
+def test_what_is_not_a_ledger_is_refused(path, tmp_path):
+    for content in (b"", b"not a database at all", b"SQLite format 3\0" + bytes(4000)):
+        path.write_bytes(content)
+        with pytest.raises(BadFile, match="ledger"):
+            Ledger.open(path, node="a", epsilon=1.0)
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE t (a)")
+    other.close()
+    with pytest.raises(BadFile, match="not a Peerwise ledger"):
+        Ledger.open(tmp_path / "other.db", node="a", epsilon=1.0)
+    with pytest.raises(BadFile, match="folder"):
+        Ledger.open(tmp_path, node="a", epsilon=1.0)
+
+
+def test_a_damaged_file_is_refused(path):
+    with Ledger.open(path, node="a", epsilon=9.0) as ledger:
+        for _ in range(30):
+            pay(ledger, 0.1)
+    content = bytearray(path.read_bytes())
+    for start in (content.index(b"laplace"), content.rindex(b"laplace"), 4096):
+        damaged = content.copy()
+        damaged[start : start + 7] = b"\xff" * 7
+        path.write_bytes(damaged)
+        with pytest.raises(BadFile, match=r"damaged|tampered"):
+            Ledger.open(path, node="a")
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(BadFile, match=r"damaged|tampered"):
+        Ledger.open(path, node="a")
+
+
+@pytest.mark.parametrize("table", ["releases", "sends", "about"])
+def test_a_ledger_only_grows(path, table):
+    with Ledger.open(path, node="a", epsilon=1.0) as ledger:
+        ledger.sent(pay(ledger, 0.5), "b")
+    other = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="only grows"):
+        other.execute(f"DELETE FROM {table}")
+    column = {"releases": "epsilon", "sends": "receiver", "about": "value"}[table]
+    with pytest.raises(sqlite3.IntegrityError, match="only grows"):
+        other.execute(f"UPDATE {table} SET {column} = 0")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("verb", "change"),
+    [
+        ("releases_UPDATE", "UPDATE releases SET epsilon = 0.01 WHERE id = 2"),
+        ("releases_DELETE", "DELETE FROM releases WHERE id = 1"),
+        ("releases_DELETE", "DELETE FROM releases WHERE id = 3"),
+        ("about_UPDATE", "UPDATE about SET value = '100.0' WHERE key = 'epsilon'"),
+        (None, "DROP TRIGGER sends_DELETE"),
+    ],
+)
+def test_tampering_is_found(path, verb, change):
+    with Ledger.open(path, node="a", epsilon=9.0) as ledger:
+        for _ in range(3):
+            pay(ledger, 1.0)
+    other = sqlite3.connect(path, isolation_level=None)
+    if verb:
+        ((guard,),) = other.execute("SELECT sql FROM sqlite_master WHERE name = ?", (verb,))
+        other.execute(f"DROP TRIGGER {verb}")
+    other.execute(change)
+    if verb:
+        other.execute(guard)  # put back, so that only the chain tells
+    other.close()
+    with pytest.raises(BadFile, match="tampered"):
+        Ledger.open(path, node="a")
+
+
+PROCESS = """
+import os, sys
+from peerwise.privacy.ledger import Ledger, Overspent
+ledger = Ledger.open(sys.argv[1], node="a", epsilon=2.05)
+print("ready", flush=True)
+sys.stdin.readline()
+done = 0
+try:
+    while True:
+        ledger.charge("laplace", {}, 0.1, data="rows")
+        done += 1
+except Overspent:
+    pass
+print(done, flush=True)
+ledger._db.execute("BEGIN IMMEDIATE")  # a crash in the middle of writing: this must not count
+ledger._db.execute("INSERT INTO sends SELECT 1, 'nobody', 'never'")
+os._exit(1)
+"""
+
+
+def test_processes_never_overspend_and_a_crash_keeps_what_was_paid(path):
+    """Two processes open, charge at once and die without closing, inside a transaction."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": ":".join(filter(None, sys.path)), "JAX_PLATFORMS": "cpu"},
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in running:
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    paid = [int(process.communicate(timeout=60)[0]) for process in running]
+    assert [process.returncode for process in running] == [1, 1]
+    with Ledger.open(path, node="a") as ledger:
+        assert sum(paid) == len(ledger.table()) == 20
+        assert ledger.total().epsilon == pytest.approx(2.0)
+        assert not ledger.table()["sent"].any()
+
+
+def test_threads_never_overspend(path):
+    ledger = Ledger.open(path, node="a", epsilon=1.0)
+    refused = []
+
+    def work():
+        for _ in range(10):
+            try:
+                pay(ledger, 0.05)
+            except Overspent:
+                refused.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ledger.table()) == 20
+    assert len(refused) == 20
+    ledger.close()
+    with pytest.raises(BadFile, match="closed"):
+        pay(ledger, 0.1)
+
+
+def test_a_ledger_that_was_removed_is_missed(path):
+    path.with_name(path.name + "-wal").write_bytes(b"what was paid last")
+    with pytest.raises(BadFile, match="put back"):
+        Ledger.open(path, node="a", epsilon=1.0)
+
+
+def test_a_ledger_appears_whole(path):
+    Ledger.open(path, node="a", epsilon=1.0).close()
+    assert [p.name for p in path.parent.iterdir()] == [path.name]

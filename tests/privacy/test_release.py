@@ -1,0 +1,227 @@
+"""Private statistics: clipped, paid for, noised everywhere."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from peerwise.data.schema import Feature, Schema
+from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.models.algebra import Statistics
+from peerwise.privacy import (
+    Ledger,
+    Overspent,
+    Tape,
+    gaussian_sigma,
+    private_bounds,
+    private_statistics,
+    public_schema,
+    vetted,
+)
+from peerwise.privacy.sums import exact_sums
+
+COLUMNS = {"age": (0.0, 100.0), "sex": ("f", "m"), "dose": (-1.0, 3.0)}
+SCHEMA = public_schema(COLUMNS, ("no", "yes", "unsure"))
+ONES = np.ones(7)
+
+
+def rows(m=40, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.stack([rng.uniform(-1, 1, m), rng.integers(0, 2, m), rng.uniform(-1, 1, m)], 1)
+    return x, rng.integers(0, 2, m)  # nobody is unsure
+
+
+def released(x, y, noise=None, **options):
+    noise = Tape([np.zeros((3, 7))]) if noise is None else noise
+    given = {"epsilon": 1.2, "bounds": COLUMNS, "noise": noise} | options
+    return private_statistics(x, y, given.pop("schema", SCHEMA), **given)
+
+
+def test_a_public_schema_has_sensitivity_one():
+    assert [(f.center, f.scale) for f in SCHEMA.features] == [(50, 50), (0, 1), (1, 2)]
+    assert SCHEMA.cardinalities == (0, 2, 0)
+    made = released(*rows())
+    np.testing.assert_allclose(made.scale, 6 / 1.2 * ONES)  # 1 + 1 + 2 * 2 queries
+
+
+def test_without_noise_they_are_the_statistics():
+    x, y = rows()
+    made = released(x, y)
+    np.testing.assert_allclose(made.statistics.values, Statistics.of(x, y, SCHEMA).values, 1e-6)
+    assert made.clipped == 0
+    assert made.receipt is None
+
+
+def test_numbers_outside_the_bounds_are_moved_and_counted():
+    made = released(np.array([[5.0, 1.0, -0.5], [-np.inf, 0.0, 0.0]]), np.array([0, 2]))
+    assert made.clipped == 2
+    np.testing.assert_allclose(made.statistics.values[0], [1, 1, -0.5, 1, 0.25, 0, 1])
+    np.testing.assert_allclose(made.statistics.values[2], [1, -1, 0, 1, 0, 1, 0])
+
+
+def test_bounds_are_in_the_units_of_the_data():
+    schema = Schema((Feature("age", "numeric", (), 40.0, 20.0),), ("a", "b"))
+    noise = Tape([np.zeros((2, 3))])
+    made = private_statistics(
+        np.array([[4.0]]), np.array([1]), schema, epsilon=3, bounds={"age": (0, 80)}, noise=noise
+    )
+    assert made.clipped == 1
+    np.testing.assert_allclose(made.scale, [1, 2, 4])  # ages -2 to 2 standardised, epsilon 1 each
+    np.testing.assert_allclose(made.statistics.values, [[0, 0, 0], [1, 2, 4]])
+
+
+def test_noise_is_added_as_drawn_and_nothing_is_clamped():
+    x, y = rows()
+    tape = np.linspace(-50, 50, 21).reshape(3, 7)
+    noisy, plain = released(x, y, Tape([tape])), released(x, y)
+    np.testing.assert_allclose(noisy.statistics.values - plain.statistics.values, tape, atol=1e-9)
+    assert (noisy.statistics.values[:, 0] < 0).any()
+
+
+@pytest.mark.parametrize("x", [np.zeros((0, 3)), np.zeros((5, 3))])
+def test_every_class_is_noised_also_without_rows(x):
+    made = released(x, np.zeros(len(x), int), vetted)
+    assert (made.statistics.values != released(x, np.zeros(len(x), int)).statistics.values).all()
+
+
+@pytest.mark.parametrize("rule", ["even", "optimal"])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_vetted_noise_has_the_scale_that_is_told(mechanism, rule):
+    x, y = rows()
+    delta = 1e-5 if mechanism == "gaussian" else 0.0
+    plain = released(x, y).statistics.values
+    noise = []
+    for _ in range(60):
+        made = released(x, y, vetted, split=rule, mechanism=mechanism, delta=delta)
+        noise.append((made.statistics.values - plain) / made.scale)
+    law = stats.laplace if mechanism == "laplace" else stats.norm
+    assert stats.kstest(np.ravel(noise), law.cdf).pvalue > 1e-8
+
+
+def test_gaussian_noise_of_all_queries_is_one_release():
+    x, y = rows()
+    made = released(x, y, mechanism="gaussian", delta=1e-5)
+    multiplier = gaussian_sigma(1.0, 1.2, 1e-5)
+    # of the categories a row is in one
+    assert sum(made.scale[[0, 1, 2, 3, 4, 5]] ** -2.0) == pytest.approx(multiplier**-2)
+
+
+def test_the_ledger_is_charged_first(tmp_path):
+    x, y = rows()
+    with Ledger.open(
+        tmp_path / "l", node="a", epsilon=3.0, delta=1e-5, schema=SCHEMA.to_json()
+    ) as ledger:
+        assert released(x, y, ledger=ledger).receipt == 1
+        made = released(
+            x, y, ledger=ledger, mechanism="gaussian", delta=1e-6, epsilon=0.5, data="2020"
+        )
+        table = ledger.table()
+        assert table["mechanism"].tolist() == ["laplace", "gaussian"]
+        assert table.loc[made.receipt, "data"] == "2020"
+        assert table.loc[1, "parameters"]["queries"] == 6
+        assert ledger.total() == pytest.approx((1.7, 1e-6))
+        drawn = Tape([])
+        with pytest.raises(BadSetting, match="used up"):  # noise fails: it was paid for
+            released(x, y, drawn, ledger=ledger, epsilon=0.3)
+        assert ledger.total().epsilon == pytest.approx(2.0)
+        unused = Tape([np.zeros((3, 7))])
+        with pytest.raises(Overspent):
+            released(x, y, unused, ledger=ledger)
+        assert unused.left == 1
+        with pytest.raises(BadSetting, match="another schema"):
+            released(x, y, ledger=ledger, schema=public_schema(COLUMNS, ("a", "b", "c")))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"epsilon": 0.0}, BadSetting, "epsilon"),
+        ({"epsilon": float("nan")}, BadSetting, "epsilon"),
+        ({"epsilon": float("inf")}, BadSetting, "private"),
+        ({"bounds": {"age": (0, 100)}}, BadSetting, "dose"),
+        ({"bounds": COLUMNS | {"dose": (0, float("inf"))}}, BadSetting, "dose"),
+        ({"bounds": COLUMNS | {"dose": (1, 1)}}, BadSetting, "dose"),
+        ({"bounds": COLUMNS | {"dosis": (1, 2)}}, UnknownName, "dose"),
+        ({"delta": 1e-5}, BadSetting, "delta"),
+        ({"mechanism": "gaussian"}, BadSetting, "delta"),
+        ({"mechanism": "gauss"}, UnknownName, "gaussian"),
+        ({"split": "odd"}, UnknownName, "split"),
+        ({"model": "qda"}, UnknownName, "naive_bayes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options, error, text):
+    with pytest.raises(error, match=text):
+        released(*rows(), **options)
+
+
+def test_rows_that_cannot_be_summed_are_refused():
+    x, y = rows()
+    with pytest.raises(BadData, match=r"\[m, 3\]"):
+        released(x[:, :2], y)
+    with pytest.raises(BadData, match="labels"):
+        released(x, y + 5)
+    x[3, 2] = np.nan
+    with pytest.raises(BadData, match="dose"):
+        released(x, y)
+
+
+def test_missing_values_are_one_question_more_for_each_number():
+    schema = Schema(SCHEMA.features, SCHEMA.classes, missing=True)
+    x, y = rows()
+    x[3, 2] = np.nan
+    made = released(x, y, Tape([np.zeros((3, 9))]), schema=schema)
+    np.testing.assert_allclose(made.scale, 8 / 1.2)
+    np.testing.assert_allclose(made.statistics.values, Statistics.of(x, y, schema).values, 1e-6)
+
+
+def test_a_public_schema_refuses_what_is_not_one():
+    for columns in ({"a": (1.0, 0.0)}, {"a": ()}, {"a": ("x", "x")}, {"a": "xy"}, {"a": 2}, {}):
+        with pytest.raises(BadSetting):
+            public_schema(columns, ("no", "yes"))
+
+
+def test_exact_sums_do_not_depend_on_the_order_of_rows():
+    """Plain sums do, which is a leak: one row must not change the rounding of all others."""
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(-0.3, 0.3, (40_000, 3)), rng.integers(0, 2, 40_000)
+    bound = np.array([0.3, 0.4, 1.0])
+
+    def sums(order):
+        return exact_sums(lambda z: z, x[order], y[order], 2, bound)
+
+    whole = sums(np.arange(40_000))
+    np.testing.assert_array_equal(whole, sums(rng.permutation(40_000)))
+    np.testing.assert_allclose(whole[0], x[y == 0].sum(0), atol=1e-2)
+    for i in range(20):
+        change = np.abs(whole - sums(np.delete(np.arange(40_000), i)))
+        assert (change <= bound).all()
+        np.testing.assert_allclose(change.sum(0), np.abs(x[i]), atol=1e-7)
+    top = exact_sums(lambda z: z, np.full((1, 3), 0.3), np.zeros(1), 1, np.full(3, 0.3))
+    assert (top <= 0.3).all()
+
+
+def test_private_bounds_cover_most_values_and_are_paid_for(tmp_path):
+    ages = np.random.default_rng(0).uniform(18, 90, 5000)
+    with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+        low, high = private_bounds(ages, epsilon=0.5, ledger=ledger, data="age")
+        assert ledger.table()["data"].tolist() == ["age"]
+        assert ledger.left().epsilon == pytest.approx(0.5)
+        with pytest.raises(Overspent):
+            private_bounds(ages, epsilon=0.6, ledger=ledger)
+    assert 7 < low <= 18
+    assert 90 <= high < 130
+    low, high = private_bounds(np.r_[-ages, 0.0, 1e99, np.nan, np.inf], epsilon=1.0)
+    assert low < -90
+    assert high < 0
+
+
+def test_private_bounds_of_few_rows_are_wide():
+    assert private_bounds([1.0], epsilon=0.1, noise=Tape([np.zeros(81)])) == (-1e6, 1e6)
+    for wrong in ({"largest": 0.0}, {"share": 1.0}, {"halvings": 0}, {"epsilon": np.nan}):
+        with pytest.raises(BadSetting):
+            private_bounds([1.0], **({"epsilon": 1.0} | wrong))
+
+
+def test_simulation_is_left_in_its_own_precision():
+    released(*rows())
+    assert jax.numpy.ones(1).dtype == jax.numpy.float32
