@@ -20,7 +20,7 @@ from peerwise.experiments import job
 from peerwise.experiments.job import Outcome
 from peerwise.experiments.setting import Setting
 
-__all__ = ["Failure", "pin", "run_all"]
+__all__ = ["Failure", "run_all", "spread"]
 
 
 class Failure(PeerwiseError):
@@ -55,7 +55,7 @@ def read(folder: Path, setting: Setting) -> Outcome | None:
         raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
 
 
-def pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
+def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
     """One core for each worker: many small programs run faster side by side than across cores."""
     with counter.get_lock():
         number = counter.value
@@ -114,7 +114,8 @@ def run_all(
             failures.update(_work(folder, [setting]))
             told()
     else:
-        failures.update(_spread(open_, folder, workers, told))
+        for found in spread([(_work, (folder, b)) for b in _batches(open_)], workers, told):
+            failures.update(found)
     outcomes = {}
     for key, setting in unique.items():
         outcome = read(folder, setting)
@@ -123,20 +124,21 @@ def run_all(
     return outcomes, failures
 
 
-def _spread(
-    settings: list[Setting], folder: Path, workers: int, told: Callable[[], None]
-) -> dict[str, str]:
+def spread(
+    calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]],
+    workers: int,
+    told: Callable[[], None],
+) -> list[Any]:
+    """Call functions in processes of their own, a core each; results in the order of the calls."""
     context = multiprocessing.get_context("spawn")
-    failures: dict[str, str] = {}
-    with ProcessPoolExecutor(workers, context, pin, (context.Value("i", 0),)) as pool:
-        waiting: set[Future[list[tuple[str, str]]]] = {
-            pool.submit(_work, folder, batch) for batch in _batches(settings)
-        }
+    with ProcessPoolExecutor(workers, context, _pin, (context.Value("i", 0),)) as pool:
+        futures: list[Future[Any]] = [pool.submit(call, *args) for call, args in calls]
+        waiting = set(futures)
         try:
             while waiting:
                 done, waiting = wait(waiting, timeout=0.5)
                 for future in done:
-                    failures.update(future.result())
+                    future.result()
                 told()
         except BrokenProcessPool:
             raise Failure(
@@ -147,4 +149,4 @@ def _spread(
             for process in list(getattr(pool, "_processes", {}).values()):
                 process.terminate()
             raise
-    return failures
+        return [future.result() for future in futures]

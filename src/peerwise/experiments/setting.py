@@ -44,9 +44,7 @@ class Setting(BaseModel):
         "uniform", description="where RC and isolated nodes start"
     )
     iterate: Literal["last", "best"] = Field("last", description="which iterate of RC counts")
-    epsilon: float | None = Field(
-        None, gt=0, description="privacy budget of a node; none: no noise"
-    )
+    epsilon: float | None = Field(None, gt=0, description="a node's privacy budget; none: no noise")
     delta: float = Field(1e-5, gt=0, lt=1, description="delta of private_crc")
     clip: float = Field(5.0, gt=0, description="how far one row may move an update (private_crc)")
     sensitivity: Literal["local", "bounded"] = Field(
@@ -81,8 +79,8 @@ class Setting(BaseModel):
     def canonical(self) -> "Setting":
         """The same experiment with everything that its method ignores at its default."""
         ignored: tuple[str, ...] = ()
-        network = ("topology", "topology_options", "redraw", "push", "arrival", "weigh")
-        network += ("include_self",)
+        network: tuple[str, ...] = ("topology", "topology_options", "redraw", "push", "arrival")
+        network += ("weigh", "include_self")
         if self.method in ("rc", "ml", "isolated", *BASELINES):
             ignored = (*network, "m0", "iterations")
         private = ("epsilon", "delta", "clip", "sensitivity", "bound", "counter")

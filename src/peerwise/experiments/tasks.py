@@ -7,12 +7,9 @@ import hashlib
 import importlib
 import io
 import json
-import multiprocessing
 import os
 import zipfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +17,7 @@ import numpy as np
 
 from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, PeerwiseError
-from peerwise.experiments.pool import Failure, pin
+from peerwise.experiments.pool import spread
 
 __all__ = ["Task", "run_tasks"]
 
@@ -76,7 +73,7 @@ def run_tasks(
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
 ) -> tuple[dict[str, Arrays], dict[str, str]]:
-    """What the tasks gave, and why some failed, by key; those kept in `folder` are not run again."""
+    """What tasks gave, and why some failed, by key; those kept in `folder` are not run again."""
     folder.mkdir(parents=True, exist_ok=True)
     unique = {task.key: task for task in tasks}
     for task in unique.values():
@@ -98,35 +95,7 @@ def run_tasks(
             failures.update({task.key: why} if why else {})
             told()
     else:
-        failures.update(_spread(open_, folder, workers, told))
+        whys = spread([(_work, (folder, task)) for task in open_], workers, told)
+        failures.update({t.key: why for t, why in zip(open_, whys, strict=True) if why})
     done = {k: _read(_path(folder, t)) for k, t in unique.items() if _path(folder, t).exists()}
     return done, failures
-
-
-def _spread(
-    tasks: Sequence[Task], folder: Path, workers: int, told: Callable[[], None]
-) -> dict[str, str]:
-    context = multiprocessing.get_context("spawn")
-    failures: dict[str, str] = {}
-    with ProcessPoolExecutor(workers, context, pin, (context.Value("i", 0),)) as pool:
-        keys: dict[Future[str | None], str] = {
-            pool.submit(_work, folder, task): task.key for task in tasks
-        }
-        waiting = set(keys)
-        try:
-            while waiting:
-                done, waiting = wait(waiting, timeout=0.5)
-                for future in done:
-                    why = future.result()
-                    failures.update({keys[future]: why} if why else {})
-                told()
-        except BrokenProcessPool:
-            raise Failure(
-                "a worker process died, most likely for lack of memory; what was finished is kept: "
-                "run the same command again, or with --workers 1"
-            ) from None
-        except KeyboardInterrupt:
-            for process in list(getattr(pool, "_processes", {}).values()):
-                process.terminate()
-            raise
-    return failures
