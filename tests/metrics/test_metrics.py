@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, log_loss
+from sklearn.metrics import accuracy_score
 
 from peerwise import metrics
 from peerwise import topology as topologies
@@ -67,7 +67,7 @@ def test_error_is_one_minus_the_accuracy_of_scikit_learn(weighted):
         right = np.exp(log_prob[np.arange(len(y)), y])
         soft = np.average(1 - right, weights=weight)
         assert got["test_soft_error"][v] == pytest.approx(soft, abs=1e-5)
-        surprise = log_loss(y, np.exp(log_prob), sample_weight=weight, labels=[0, 1, 2])
+        surprise = np.average(-log_prob[np.arange(len(y)), y], weights=weight)
         assert got["test_log_loss"][v] == pytest.approx(surprise, rel=1e-4)
     assert 0 < got["test_error"].min() < got["test_error"].max() < 1  # a case worth testing
 

@@ -385,7 +385,7 @@ def test_a_prior_is_in_the_units_of_the_data(name):
         ({"rows": float("nan")}, BadSetting, "pseudo-rows must be 0 or more"),
         ({"categories": -1}, BadSetting, "pseudo-rows must be 0 or more"),
         ({"rows": float("inf")}, BadSetting, "pseudo-rows must be 0 or more"),
-        ({"std": {"age": -1.0}}, BadSetting, "std of 'age' must be greater than 0"),
+        ({"std": {"age": -1.0}}, BadSetting, "std of 'age' must be 0 or more"),
         ({"mean": {"age": float("nan")}}, BadSetting, "must be finite"),
     ],
 )

@@ -8,8 +8,20 @@ import numpy as np
 from peerwise.experiments.job import Outcome
 from peerwise.experiments.results import Claim, Record
 from peerwise.experiments.setting import Setting
+from peerwise.experiments.tasks import Task
 
-__all__ = ["CLOSE", "Column", "Dataset", "Item", "Paper", "measure", "records", "settings"]
+__all__ = [
+    "CLOSE",
+    "Column",
+    "Dataset",
+    "Figure",
+    "Item",
+    "Paper",
+    "TaskPaper",
+    "measure",
+    "records",
+    "settings",
+]
 
 CLOSE = 0.01  # a gap below this counts as having converged to RC
 
@@ -69,6 +81,25 @@ class Paper(NamedTuple):
     described: dict[str, Callable[[Dataset], list[Record]]] = {}  # noqa: RUF012
     without_data: dict[str, Callable[[], list[Record]]] = {}  # noqa: RUF012
     curves: tuple[str, ...] = ()  # items whose errors are drawn against rounds
+
+
+class Figure(NamedTuple):
+    """An item whose numbers come from tasks of its own and not from settings."""
+
+    title: str
+    about: str
+    # data sets, quick, trials -> tasks by name
+    tasks: Callable[[list[str], bool, int | None], dict[str, Task]]
+    records: Callable[[dict[str, dict[str, Any]]], list[Record]]  # arrays by name of the task
+
+
+class TaskPaper(NamedTuple):
+    """What `peerwise reproduce NAME/ITEM` knows of a paper whose items are tasks."""
+
+    name: str
+    items: dict[str, Figure]
+    datasets: Callable[[Iterable[str] | None], list[str]]  # chosen -> those at hand
+    claims: Callable[[list[Record]], list[Claim]]
 
 
 def _of(column: Column, default: Setting) -> Setting:

@@ -7,15 +7,18 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import compare, crc, pool
-from peerwise.experiments.items import Dataset, Item, Paper, records, settings
+from peerwise.experiments import compare, crc, gossip_nb, pool
+from peerwise.experiments.items import Dataset, Item, Paper, TaskPaper, records, settings
 from peerwise.experiments.results import Claim, Record, history_of, write_folder
 from peerwise.experiments.setting import Setting
+from peerwise.experiments.tasks import Task, run_tasks
 
-__all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce"]
+__all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce", "tasks_of"]
 
 # Everything that can be reproduced, by the first half of its name.
-PAPERS = {paper.name: paper for paper in (crc.PAPER, compare.PAPER)}
+PAPERS: dict[str, Paper | TaskPaper] = {
+    paper.name: paper for paper in (crc.PAPER, compare.PAPER, gossip_nb.PAPER)
+}
 QUICK_NODES = 80  # larger networks are left out of a quick run
 
 
@@ -23,7 +26,7 @@ class Reproduction(NamedTuple):
     """What came of a command."""
 
     items: list[str]
-    datasets: list[Dataset]
+    datasets: list[str]
     records: list[Record]
     claims: list[Claim]
     history: pd.DataFrame | None
@@ -39,7 +42,7 @@ def list_items() -> list[tuple[str, str]]:
     return named
 
 
-def choose(name: str) -> tuple[Paper, list[str]]:
+def choose(name: str) -> tuple[Paper | TaskPaper, list[str]]:
     """The paper and its items that a name like crc/table-4 or crc/all stands for."""
     known = [full for full, _ in list_items()]
     start, _, item = name.partition("/")
@@ -69,7 +72,7 @@ def _curves(
 
 
 def reproduce(
-    paper: Paper,
+    paper: Paper | TaskPaper,
     items: list[str],
     folder: Path,
     *,
@@ -79,7 +82,12 @@ def reproduce(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reproduction:
-    """Run items of a paper on the data sets at hand and write a run folder."""
+    """Run items of a paper on the data sets at hand and write a run folder.
+
+    `repetitions` is the number of trials where items are Monte Carlo.
+    """
+    if isinstance(paper, TaskPaper):
+        return _from_tasks(paper, items, folder, chosen, repetitions, quick, workers, progress)
     datasets = paper.datasets(chosen, quick)
     here = [d for d in datasets if d.present]
     tables = [item for item in items if item not in paper.without_data]
@@ -120,4 +128,49 @@ def reproduce(
         "repetitions": next(iter(defaults.values())).repetitions,
     }
     write_folder(folder, config=config, records=found, claims=claims, history=history)
-    return Reproduction(items, datasets, found, claims, history, failures)
+    return Reproduction(items, [d.name for d in datasets], found, claims, history, failures)
+
+
+def tasks_of(
+    paper: TaskPaper, items: list[str], sets: list[str], quick: bool, trials: int | None
+) -> dict[str, dict[str, Task]]:
+    """The tasks of every item, by name."""
+    return {item: paper.items[item].tasks(sets, quick, trials) for item in items}
+
+
+def _from_tasks(
+    paper: TaskPaper,
+    items: list[str],
+    folder: Path,
+    chosen: Sequence[str] | None,
+    trials: int | None,
+    quick: bool,
+    workers: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Reproduction:
+    sets = paper.datasets(chosen)
+    if not sets:
+        raise BadData(
+            "none of the paper's data sets is at hand; give the folder that has them and their "
+            "MANIFEST.json with --data or PEERWISE_DATA"
+        )
+    wanted = tasks_of(paper, items, sets, quick, trials)
+    every = [task for tasks in wanted.values() for task in tasks.values()]
+    done, failed = run_tasks(every, folder / "cells", progress, workers)
+    found: list[Record] = []
+    for item, tasks in wanted.items():
+        mine = {name: done[task.key] for name, task in tasks.items() if task.key in done}
+        found += paper.items[item].records(mine)
+    claims = paper.claims(found)
+    config: dict[str, Any] = {
+        "command": "reproduce",
+        "items": [f"{paper.name}/{item}" for item in items],
+        "datasets": sets,
+        "quick": quick,
+        **({} if trials is None else {"trials": trials}),
+    }
+    write_folder(folder, config=config, records=found, claims=claims)
+    names = {task.key: name for tasks in wanted.values() for name, task in tasks.items()}
+    return Reproduction(
+        items, sets, found, claims, None, {names[key]: why for key, why in failed.items()}
+    )

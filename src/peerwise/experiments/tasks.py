@@ -19,7 +19,7 @@ from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.experiments.pool import spread
 
-__all__ = ["Task", "run_tasks"]
+__all__ = ["Task", "kept", "run_tasks"]
 
 Arrays = dict[str, np.ndarray]
 
@@ -53,6 +53,12 @@ def _read(path: Path) -> Arrays:
             return {name: file[name] for name in file.files if name != "task"}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
+
+
+def kept(folder: Path, task: Task) -> Arrays | None:
+    """What a task gave, if it was run and kept in the folder."""
+    path = _path(folder, task)
+    return _read(path) if path.exists() else None
 
 
 def _work(folder: Path, task: Task) -> str | None:

@@ -282,15 +282,20 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
     def adapt(key: Array, state: State, shard: Shard) -> State:
         """Give every neighbour its share of what is here."""
         value = state.value
-        gift = {k: share * value[k] for k in ("estimate", "count")}
+        gift = {k: _rounded(share * value[k]) for k in ("estimate", "count")}
         given = jax.tree.map(jnp.add, value["given"], gift)
-        left = {k: value[k] - value["neighbours"] * gift[k] for k in gift}
+        left = {k: value[k] - _rounded(value["neighbours"] * gift[k]) for k in gift}
         return state._replace(value={**value, **left, "given": given})
 
     def predict(key: Array, value: dict[str, Tree], x: Array) -> Array:
         return log_posterior(model, value["estimate"], x)
 
     return Method(init, message, Slots(rule), adapt, predict, reply)
+
+
+def _rounded(product: Array) -> Array:
+    """The product, rounded: a compiler may not make one rounding of it and the sum that follows."""
+    return jnp.where(product == product, product, jnp.nan)
 
 
 def _stay(key: Array, state: State, shard: Shard) -> State:

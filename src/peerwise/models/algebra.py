@@ -116,8 +116,8 @@ class Statistics:
             if not np.isfinite(value):
                 raise BadSetting(f"the mean and std of '{name}' must be finite, got {value}")
         for name, value in (std or {}).items():
-            if not value > 0:
-                raise BadSetting(f"the std of '{name}' must be greater than 0, got {value}")
+            if value < 0:
+                raise BadSetting(f"the std of '{name}' must be 0 or more, got {value}")
         units = [(f.center, f.scale) for f in schema.features]
         at = [((mean or {}).get(n, c) - c) / s for n, (c, s) in zip(names, units, strict=True)]
         wide = [(std or {}).get(n, s) / s for n, (_, s) in zip(names, units, strict=True)]

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from peerwise.experiments.items import Paper
+from peerwise.experiments.items import Paper, TaskPaper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
-from peerwise.report import tables
+from peerwise.report import gossip, tables
 
 __all__ = ["page"]
 
@@ -66,6 +66,9 @@ def page(folder: Path) -> str:
         ]
     for name, item in dict.fromkeys((r.paper, r.item) for r in records):
         paper = PAPERS[name or ""]
+        if isinstance(paper, TaskPaper):
+            lines += gossip.markdown(item, [r for r in records if r.item == item])
+            continue
         found = paper.items[item]
         if not found.columns:
             continue

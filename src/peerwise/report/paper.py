@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from peerwise.experiments.items import Paper, TaskPaper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
-from peerwise.report import figures, tables
+from peerwise.report import figures, gossip, tables
 
 __all__ = ["show"]
 
@@ -23,8 +24,14 @@ def show(folder: Path, console: Console) -> list[Path]:
     """Print everything that a run folder holds and draw its figures; returns their paths."""
     records, claims, history = read_folder(folder)
     drawn = []
+    if records and isinstance(PAPERS[records[0].paper or ""], TaskPaper):
+        drawn = gossip.show(folder, records, console)
+        if claims:
+            console.print(tables.claims_table(claims))
+        return drawn
     for name, item in dict.fromkeys((r.paper, r.item) for r in records):
         paper = PAPERS[name or ""]
+        assert isinstance(paper, Paper)
         rows = {d.name: d for d in paper.datasets(None, False)}
         mine = [r for r in records if r.item == item]
         found = paper.items[item]
