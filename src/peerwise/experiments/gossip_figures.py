@@ -6,14 +6,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import coo_array
 
 from peerwise import metrics, topology
 from peerwise.experiments import gossip_trials
 from peerwise.experiments.gossip_attack import attack
-from peerwise.experiments.gossip_trials import problem
+from peerwise.experiments.gossip_trials import Problem, problem
 from peerwise.experiments.job import run
 from peerwise.experiments.setting import Setting
-from peerwise.methods.gossip_nb import federated_nb, gossip_nb, release
+from peerwise.methods.gossip_nb import federated_nb, gossip_nb, never_silent, release
 from peerwise.models.family import Model
 from peerwise.privacy.budget import Queries
 from peerwise.shards import Shards, pack
@@ -115,28 +116,53 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
     the k least noisy nodes for some k; padded with NaN to one length.
     """
     task = problem(data)
-    model = task.model
-    draw = release(model, epsilon=(1e-2, 1e1), sensitivity="local")
+    queries = Queries(task.schema.cardinalities, len(task.schema.classes))
+    with jax.enable_x64(True):
+        features = np.asarray(task.model.features(jnp.asarray(task.x)))
     told: dict[str, list[np.ndarray]] = {k: [] for k in ("sizes", "budgets", "errors")}
     curves: dict[str, list[np.ndarray]] = {k: [] for k in ("kept", "limits", "accuracy")}
     for r in range(runs):
         rng = np.random.default_rng([seed, r])
         sizes = _log_uniform_sizes(rng, len(task.y))
-        order = rng.permutation(len(task.y))[: sizes.sum()]
-        owned = np.split(order, np.cumsum(sizes)[:-1])
-        noisy, facts = _released(draw, pack(task.x, task.y, owned), int(rng.integers(2**31)))
-        least = np.argsort(facts["noise"])
-        total = noisy[least].cumsum(0)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        order = rng.permutation(len(task.y))[: len(owner)]
+        budgets = np.exp(rng.uniform(np.log(1e-2), np.log(1e1), len(sizes)))
+        exact, reach = _node_sums(task, queries, features, order, owner)
+        # nodes of any size at once, where `release` would compile for every group of sizes
+        noise = rng.laplace(size=exact.shape) * reach * len(queries) / budgets[:, None, None]
+        where = exact != 0
+        errors = np.abs(noise) / np.where(where, np.abs(exact), np.inf)
+        errors = errors.sum((1, 2))
+        least = np.argsort(errors)
+        total = (exact + noise)[least].cumsum(0)
         kept = np.unique(np.geomspace(1, len(sizes), 24).round().astype(int))
         with jax.enable_x64(True):
-            found = np.asarray(_scorer(data)(jnp.asarray(total[kept - 1])))
+            found = np.asarray(_scorer(data)(jnp.asarray(total[np.resize(kept - 1, 24)])))
         told["sizes"].append(sizes.astype(float))
-        told["budgets"].append(facts["epsilon"])
-        told["errors"].append(facts["noise"])
+        told["budgets"].append(budgets)
+        told["errors"].append(errors)
         curves["kept"].append(kept.astype(float))
-        curves["limits"].append(facts["noise"][least][kept - 1])
-        curves["accuracy"].append(found)
+        curves["limits"].append(errors[least][kept - 1])
+        curves["accuracy"].append(found[: len(kept)])
     return {k: _padded(v) for k, v in {**told, **curves}.items()}
+
+
+def _node_sums(
+    task: Problem, queries: Queries, features: np.ndarray, order: np.ndarray, owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Statistics [n, c, q] of nodes that hold rows `order`, and their local sensitivities."""
+    n, c = int(owner[-1]) + 1, queries.classes
+    place = owner * c + task.y[order]
+    member = coo_array((np.ones(len(order)), (place, np.arange(len(order)))), (n * c, len(order)))
+    exact = member.tocsr() @ features[order]
+    top = np.zeros((n * c, len(queries.numeric)))
+    np.maximum.at(top, place, np.abs(task.x[order][:, queries.numeric]))
+    reach = np.ones((n, c, queries.size))
+    reach[..., queries.first] = top.reshape(n, c, -1)
+    reach[..., queries.second] = top.reshape(n, c, -1) ** 2
+    with jax.enable_x64(True):
+        reach = np.asarray(never_silent(jnp.asarray(reach)))
+    return exact.reshape(n, c, -1), reach
 
 
 def _padded(rows: list[np.ndarray]) -> np.ndarray:

@@ -22,6 +22,7 @@ from peerwise.experiments.pool import spread
 __all__ = ["Task", "kept", "run_tasks"]
 
 Arrays = dict[str, np.ndarray]
+NAME = "task:"  # under which a file says what made it
 
 
 class Task(NamedTuple):
@@ -50,7 +51,7 @@ def _path(folder: Path, task: Task) -> Path:
 def _read(path: Path) -> Arrays:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if name != "task"}
+            return {name: file[name] for name in file.files if name != NAME}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
 
@@ -68,7 +69,8 @@ def _work(folder: Path, task: Task) -> str | None:
     except PeerwiseError as error:
         return str(error)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **found, task=json.dumps([task.function, task.arguments]))
+    found[NAME] = json.dumps([task.function, task.arguments])
+    np.savez_compressed(buffer, **found)
     write_whole(_path(folder, task), buffer.getvalue())
     return None
 

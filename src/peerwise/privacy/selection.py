@@ -8,6 +8,9 @@ mechanism of McSherry and Talwar, 2007, whose quality is 1 in the top k and 0 el
 may change the whole top k, but any two tops have the same number of members and so the same
 normaliser, and the chances of a vote differ by e^epsilon at most: a vote costs epsilon, exactly.
 Noise on all entries of the top k instead would have to cover 2k changes at once.
+
+Among d features and n nodes, one of every node's top k stands out by about epsilon sqrt(n / d)
+standard deviations. It pays where features are many, nodes are many and rows at each are few.
 """
 
 import math
@@ -72,8 +75,8 @@ def local_scores(
     x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
     start, width = np.zeros(len(number)), np.ones(len(number))
     start[number], width[number] = low, (high - low) / bins
-    start, width, top = (jnp.asarray(a, x.dtype)[None] for a in (start, width, levels - 1.0))
-    place = (x - start) / width
+    top = jnp.asarray(levels - 1.0, x.dtype)[None]
+    place = (x - jnp.asarray(start, x.dtype)[None]) / jnp.asarray(width, x.dtype)[None]
     # numbers beyond their bounds are clipped to them; categories beyond theirs are missing
     place = jnp.where(number[None], jnp.clip(jnp.floor(place), 0, top), place)
     known = (place >= 0) & (place <= top) & ((y >= 0) & (y < classes))[:, None]
