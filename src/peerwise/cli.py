@@ -337,6 +337,29 @@ def report(
         _show_sweep(folder)
 
 
+@app.command()
+def ledger(
+    file: Annotated[Path, typer.Argument(help="A node's privacy ledger.")],
+    node: Annotated[str, typer.Option(help="The node it belongs to.")],
+) -> None:
+    """Show what a node has released and what is left of its privacy budget."""
+    from peerwise.privacy import Ledger
+
+    if not file.exists():
+        raise BadSetting(f"there is no ledger {file}")
+    with Ledger.open(file, node=node) as opened:
+        rows, spent, left = opened.table(), opened.total(), opened.left()
+        budget = opened.budget
+    table = Table(title=f"Releases of {escape(node)}", title_justify="left", title_style="bold")
+    for name in rows.columns:
+        table.add_column(str(name).replace("_", " "))
+    for line in rows.itertuples(index=False):
+        table.add_row(*(escape(str(value)) for value in line))
+    console.print(table)
+    for name, found in (("budget", budget), ("spent", spent), ("left", left)):
+        console.print(f"{name}: epsilon {found.epsilon:.6g}, delta {found.delta:.3g}")
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[

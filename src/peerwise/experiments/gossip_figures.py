@@ -208,6 +208,7 @@ def gossip(
     rounds: int,
     counter: str = "printed",
     test_rows: int = 16_281,
+    clamp_at_node: bool = False,
     seed: int = 0,
 ) -> Arrays:
     """Figures 6 and 7: accuracy [rounds, nodes] and parameters by iteration, and Federated's."""
@@ -216,7 +217,7 @@ def gossip(
     rng = np.random.default_rng(seed)
     owned = np.array_split(rng.permutation(len(task.y)), nodes)
     shards = pack(task.x, task.y, owned)
-    draw = release(model, epsilon=epsilon, sensitivity="local")
+    draw = release(model, epsilon=epsilon, sensitivity="local", clamp_at_node=clamp_at_node)
     rows = rng.permutation(len(task.y_test))[:test_rows]
     probe = metrics.together(
         metrics.errors("test", task.x_test[rows], task.y_test[rows]), _parameters_of(model)

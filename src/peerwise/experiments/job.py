@@ -124,6 +124,7 @@ def make_method(setting: Setting, model: Model, rows: int, degree: int = 1) -> M
         "private_crc": {**crc, **private},
         "federated_nb": release,
         "gossip_nb": {**release, **gossip},
+        "robust_nb": release,
     }
     return make(model, **known[s.method])
 

@@ -84,7 +84,7 @@ class Setting(BaseModel):
         if self.method in ("rc", "ml", "isolated", *BASELINES):
             ignored = (*network, "m0", "iterations")
         private = ("epsilon", "delta", "clip", "sensitivity", "bound", "counter")
-        if self.method not in ("federated_nb", "gossip_nb", "private_crc"):
+        if self.method not in ("federated_nb", "gossip_nb", "private_crc", "robust_nb"):
             ignored += private
         if self.method == "federated_nb":
             ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")

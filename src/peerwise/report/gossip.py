@@ -210,7 +210,7 @@ def _threshold(tasks: dict[str, Arrays]) -> Figure:
             (two, "limits", "largest error let in"),
             (three, "kept", "nodes kept"),
         ):
-            axis.plot(found[by].T, found["accuracy"].T, color="#1f5fa8", alpha=0.3, lw=0.8)
+            axis.plot(found[by].ravel(), found["accuracy"].ravel(), ".", ms=3, alpha=0.35)
             axis.set_xscale("log")
             axis.set_xlabel(label)
             axis.set_ylabel("accuracy")
@@ -236,23 +236,28 @@ def _gossip(tasks: dict[str, Arrays]) -> Figure:
 
 
 def _parameters(tasks: dict[str, Arrays]) -> Figure:
-    """Figure 7: parameters of the nodes against iterations, dotted where Federated has them."""
+    """Figure 7: parameters of the nodes against iterations, dotted where Federated has them.
+
+    Means and standard deviations have many units and are shown relative to Federated's.
+    """
     found = next(iter(tasks.values()))
     kinds = [k for k in ("prior", "category", "mean", "std") if k in found]
     figure, axes = _panels(len(kinds), most=4)
     for axis, kind in zip(axes, kinds, strict=False):
-        low, median, high = found[kind]
-        rounds = np.arange(1, len(median) + 1)
-        scale = np.maximum(np.abs(found[f"federated_{kind}"]), 1e-12)
-        for j in range(min(median.shape[1], 6)):
-            colour = SHADES(j / 6)
-            axis.plot(rounds, median[:, j] / scale[j], color=colour, lw=1)
-            axis.fill_between(
-                rounds, low[:, j] / scale[j], high[:, j] / scale[j], color=colour, alpha=0.2, lw=0
-            )
-        axis.axhline(np.sign(found[f"federated_{kind}"][0]) or 1, color="k", ls=":")
-        axis.set_title(f"{kind}, relative to Federated", fontsize=9)
+        goal = found[f"federated_{kind}"]
+        relative = kind in ("mean", "std")
+        shown = np.flatnonzero(np.abs(goal) > 1e-3)[:6]
+        rounds = np.arange(1, found[kind].shape[1] + 1)
+        for place, j in enumerate(shown):
+            low, median, high = found[kind][:, :, j] / (goal[j] if relative else 1)
+            colour = SHADES(place / 6)
+            axis.plot(rounds, median, color=colour, lw=1)
+            axis.fill_between(rounds, low, high, color=colour, alpha=0.2, lw=0)
+            axis.axhline(1 if relative else goal[j], color="k", ls=":", lw=0.8)
+        axis.set_title(f"{kind}, relative to Federated" if relative else kind, fontsize=9)
         axis.set_xlabel("iteration")
+        if relative:
+            axis.set_ylim(-1, 3)
     figure.tight_layout()
     return figure
 
