@@ -1,33 +1,19 @@
 """Naive Bayes of counts and of binary features: as scikit-learn has them, and what is refused."""
 
-from functools import cache, partial
-
-import jax
 import numpy as np
 import pytest
 from scipy.stats import bernoulli as coin
 from sklearn.naive_bayes import BernoulliNB, MultinomialNB
 
+from helpers import in64
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting
-from peerwise.models import Model, bernoulli, log_joint, log_posterior, multinomial, statistics
+from peerwise.models import bernoulli, log_joint, log_posterior, multinomial, statistics
 from peerwise.models.algebra import Statistics
 
 WORDS = (0, 0, 0, 0)
 CLASSES = 3
 SCHEMA = Schema(tuple(Feature(f"w{i}", "numeric") for i in range(4)), ("a", "b", "c"))
-
-
-@cache
-def compiled(f, *model):
-    return jax.jit(partial(f, *model))
-
-
-def in64(f, *args):
-    """f in double precision, as NumPy arrays."""
-    model = [a for a in args if isinstance(a, Model)]
-    with jax.enable_x64(True):
-        return jax.tree.map(np.array, compiled(f, *model)(*args[len(model) :]))
 
 
 def words(seed, m=90):

@@ -1,8 +1,5 @@
 """QDA, LDA and shared variances: as scikit-learn and SciPy have them, guards, missing numbers."""
 
-from functools import cache, partial
-
-import jax
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
@@ -12,9 +9,9 @@ from sklearn.discriminant_analysis import (
 )
 from sklearn.naive_bayes import CategoricalNB
 
+from helpers import in64
 from peerwise.errors import BadSetting
 from peerwise.models import (
-    Model,
     lda,
     log_joint,
     log_posterior,
@@ -28,18 +25,6 @@ NUMBERS = (0, 0, 0)
 MIXED = (0, 3, 0, 2)  # numbers in columns 0 and 2, categories in 1 and 3
 CLASSES = 3
 TOLD = {"qda": qda, "lda": lda}
-
-
-@cache
-def compiled(f, *model):
-    return jax.jit(partial(f, *model))
-
-
-def in64(f, *args):
-    """f in double precision, as NumPy arrays."""
-    model = [a for a in args if isinstance(a, Model)]
-    with jax.enable_x64(True):
-        return jax.tree.map(np.array, compiled(f, *model)(*args[len(model) :]))
 
 
 def rows(seed, m=150, cardinalities=NUMBERS):

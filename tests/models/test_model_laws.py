@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peerwise.models import Model, log_joint, log_posterior, statistics
+from helpers import compiled, in64
+from peerwise.models import log_joint, log_posterior, statistics
 from peerwise.models.family import by_class
 from peerwise.models.registry import MODELS
 
@@ -52,18 +53,6 @@ each_name = pytest.mark.parametrize("name", CASES)
 def made(name, missing=False, classes=CLASSES):
     case = CASES[name]
     return MODELS[name](case.cardinalities, classes, missing, **case.options)
-
-
-@cache
-def compiled(f, *model):
-    return jax.jit(partial(f, *model))
-
-
-def in64(f, *args):
-    """f in double precision, as NumPy arrays."""
-    model = [a for a in args if isinstance(a, Model)]
-    with jax.enable_x64(True):
-        return jax.tree.map(np.array, compiled(f, *model)(*args[len(model) :]))
 
 
 @cache

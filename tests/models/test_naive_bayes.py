@@ -1,7 +1,5 @@
 """Naive Bayes: sums that add up, parameters as scikit-learn has them, guards, missing values."""
 
-from functools import cache, partial
-
 import jax
 import numpy as np
 import pytest
@@ -9,22 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
+from helpers import compiled, in64
 from peerwise.errors import BadSetting
-from peerwise.models import Model, log_joint, log_posterior, naive_bayes, statistics
+from peerwise.models import log_joint, log_posterior, naive_bayes, statistics
 
 MIXED = (0, 3, 0, 2)  # a Gaussian feature, one of 3 categories, another Gaussian, one of 2
-
-
-@cache
-def compiled(f, *model):
-    return jax.jit(partial(f, *model))
-
-
-def in64(f, *args):
-    """f in double precision, as NumPy arrays."""
-    model = [a for a in args if isinstance(a, Model)]
-    with jax.enable_x64(True):
-        return jax.tree.map(np.array, compiled(f, *model)(*args[len(model) :]))
 
 
 def rows(seed, m, cardinalities=MIXED, classes=3, share_missing=0.0):

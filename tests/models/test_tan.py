@@ -1,33 +1,20 @@
 """Tree-augmented naive Bayes: the best tree, tables given a parent, categories summed out."""
 
 import itertools
-from functools import cache, partial
 
-import jax
 import networkx as nx
 import numpy as np
 import pytest
 
+from helpers import in64
 from peerwise.errors import BadSetting
-from peerwise.models import Model, log_joint, log_posterior, naive_bayes, statistics, tan
+from peerwise.models import log_joint, log_posterior, naive_bayes, statistics, tan
 from peerwise.models.nominal import topological
 from peerwise.models.tan import chow_liu, information, pair_counts
 
 MIXED = (2, 0, 3, 2, 3)
 PARENTS = (2, -1, 3, -1, 2)  # 3 above 2, and 2 above 0 and 4; column 1 is a number
 CLASSES = 3
-
-
-@cache
-def compiled(f, *model):
-    return jax.jit(partial(f, *model))
-
-
-def in64(f, *args):
-    """f in double precision, as NumPy arrays."""
-    model = [a for a in args if isinstance(a, Model)]
-    with jax.enable_x64(True):
-        return jax.tree.map(np.array, compiled(f, *model)(*args[len(model) :]))
 
 
 def rows(seed, m=240, cardinalities=MIXED, classes=CLASSES, share_missing=0.0):

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from helpers import assert_equal_runs
 from peerwise import combine
 from peerwise import topology as topologies
 from peerwise.channel import Channel, delay, erasure, perfect
@@ -111,27 +112,6 @@ CASES |= {
     ),
     "median on a lossy star": Case(talking(combine.median()), even, topologies.star(N), LOSSY),
 }
-
-
-def everything(run):
-    """All that a run ended with and recorded, as named NumPy arrays."""
-    named, _ = jax.tree_util.tree_flatten_with_path({"state": run.state, "history": run.history})
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
-
-
-def assert_equal_runs(ours, theirs, tolerance=None):
-    assert (ours.rounds, ours.recorded) == (theirs.rounds, theirs.recorded)
-    assert (ours.messages, ours.message_bytes) == (theirs.messages, theirs.message_bytes)
-    a, b = everything(ours), everything(theirs)
-    assert a.keys() == b.keys()
-    for name in a:
-        assert a[name].dtype == b[name].dtype, name
-        assert np.isfinite(b[name]).all(), name
-        if tolerance is None:
-            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
-        else:
-            atol = tolerance * np.abs(b[name]).max(initial=0)
-            np.testing.assert_allclose(a[name], b[name], rtol=0, atol=atol, err_msg=name)
 
 
 def runs(case, precision, **options):

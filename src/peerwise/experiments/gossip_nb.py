@@ -252,22 +252,18 @@ def _records_bias(done: dict[str, Arrays]) -> list[Record]:
     return made
 
 
-def _records_skew(done: dict[str, Arrays]) -> list[Record]:
-    made = []
-    for name, arrays in done.items():
-        dataset, skew, method, epsilon = name.split(" ")
-        told = {"method": method, "partition": skew, "epsilon": epsilon}
-        made.append(_record("skew", dataset, "test_error", arrays["error"].mean(-1), **told))
-    return made
+def _errors(item: str, *keys: str) -> Callable[[dict[str, Arrays]], list[Record]]:
+    """Records of tasks that are named by their data set and the values of `keys`."""
 
+    def records(done: dict[str, Arrays]) -> list[Record]:
+        made = []
+        for name, arrays in done.items():
+            dataset, *values = name.split(" ")
+            told = dict(zip(keys, values, strict=True))
+            made.append(_record(item, dataset, "test_error", arrays["error"].mean(-1), **told))
+        return made
 
-def _records_crc(done: dict[str, Arrays]) -> list[Record]:
-    made = []
-    for name, arrays in done.items():
-        dataset, method, epsilon = name.split(" ")
-        told = {"method": method, "epsilon": epsilon}
-        made.append(_record("private-crc", dataset, "test_error", arrays["error"].mean(-1), **told))
-    return made
+    return records
 
 
 def _records_attack(done: dict[str, Arrays]) -> list[Record]:
@@ -329,14 +325,14 @@ ITEMS: dict[str, Figure] = {
         "Skewed rows",
         "our own: 50 nodes of 100 rows, bounded sensitivity; test error",
         _tasks_skew,
-        _records_skew,
+        _errors("skew", "partition", "method", "epsilon"),
     ),
     "private-crc": Figure(
         "Private calibration",
         "our own: CRC with T noised rounds beside Federated naive Bayes at the same budget "
         "(bounded sensitivity, 50 nodes of 400 rows, 6-regular); test error",
         _tasks_crc,
-        _records_crc,
+        _errors("private-crc", "method", "epsilon"),
     ),
     "attack": Figure(
         "Byzantine nodes",
