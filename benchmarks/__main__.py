@@ -10,7 +10,7 @@ import jax
 
 from benchmarks.tools import console
 
-NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile")
+NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile", "releases")
 
 
 def header() -> str:

@@ -338,9 +338,39 @@ def report(
 
 
 @app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file, as Statistics.save writes it.")],
+    rows: Annotated[Path, typer.Argument(help="A CSV or Parquet file; columns go by name.")],
+    out: Annotated[Path, typer.Option(help="Where the predictions go.")] = Path("predictions.csv"),
+) -> None:
+    """Say the class of every row of a file, and how probable each class is.
+
+    What is empty, and a category that the model does not know, is integrated out.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from peerwise.checkpoint import write_whole
+    from peerwise.data.formats import read_columns, read_frame
+    from peerwise.models.algebra import Statistics
+
+    statistics = Statistics.load(model)
+    frame = read_frame(rows, *read_columns(rows))
+    prob = np.exp(statistics.to_classifier().log_proba(frame))
+    classes = statistics.schema.classes
+    told = pd.DataFrame({"predicted": np.asarray(classes)[prob.argmax(1)]})
+    for i, name in enumerate(classes):
+        told[f"p({name})"] = prob[:, i].round(6)
+    write_whole(out, told.to_csv(index=False).encode())
+    counts = told["predicted"].value_counts().to_dict()
+    said = ", ".join(f"{name}: {count}" for name, count in counts.items())
+    console.print(f"{len(told)} rows ({escape(said)}) in [bold]{out}[/]")
+
+
+@app.command()
 def ledger(
     file: Annotated[Path, typer.Argument(help="A node's privacy ledger.")],
-    node: Annotated[str, typer.Option(help="The node it belongs to.")],
+    node: Annotated[str | None, typer.Option(help="Refuse it unless it is this node's.")] = None,
 ) -> None:
     """Show what a node has released and what is left of its privacy budget."""
     from peerwise.privacy import Ledger
@@ -349,8 +379,13 @@ def ledger(
         raise BadSetting(f"there is no ledger {file}")
     with Ledger.open(file, node=node) as opened:
         rows, spent, left = opened.table(), opened.total(), opened.left()
-        budget = opened.budget
-    table = Table(title=f"Releases of {escape(node)}", title_justify="left", title_style="bold")
+        budget, name = opened.budget, opened.node
+    rows["time"] = [str(t)[:19] for t in rows["time"]]
+    rows["parameters"] = [
+        ", ".join(f"{k} {v}" for k, v in told.items()) for told in rows["parameters"]
+    ]
+    rows = rows.astype(object).where(rows.notna(), "-")
+    table = Table(title=f"Releases of {escape(name)}", title_justify="left", title_style="bold")
     for name in rows.columns:
         table.add_column(str(name).replace("_", " "))
     for line in rows.itertuples(index=False):

@@ -3,9 +3,16 @@
 import json
 import sys
 
+import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
+from typer.testing import CliRunner
 
 from peerwise import cli
+from peerwise.cli import app
+from peerwise.errors import BadFile
+from peerwise.estimators import RiskCalibratedClassifier
+from peerwise.privacy import Ledger
 
 CONFIG = """
 data = "wine"
@@ -162,3 +169,29 @@ def test_a_damaged_run_folder_is_refused(peerwise, tmp_path):
     code, _, err = peerwise("report", "broken")
     assert code == 2
     assert "damaged" in err
+
+
+def test_a_saved_model_predicts_the_rows_of_a_file(tmp_path):
+    frame, y = load_iris(return_X_y=True, as_frame=True)
+    model = RiskCalibratedClassifier("lda").fit(frame, y)
+    model.calibrated_.save(tmp_path / "m.safetensors")
+    frame.iloc[::-1, ::-1].to_csv(tmp_path / "rows.csv", index=False)  # columns go by name
+    out = tmp_path / "said.csv"
+    command = ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "rows.csv")]
+    result = CliRunner().invoke(app, [*command, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    said = pd.read_csv(out)
+    assert (said["predicted"].to_numpy() == model.predict(frame)[::-1]).all()
+    assert said.filter(like="p(").sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-5)
+
+
+def test_a_ledger_is_shown_and_belongs_to_its_node(tmp_path):
+    path = tmp_path / "ward.ledger"
+    with Ledger.open(path, node="ward 7", epsilon=1.0) as ledger:
+        ledger.charge("laplace", {"scale": 2.0}, 0.25, data="rows of May")
+    result = CliRunner().invoke(app, ["ledger", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "ward 7" in result.output
+    assert "left: epsilon 0.75" in result.output
+    other = CliRunner().invoke(app, ["ledger", str(path), "--node", "ward 8"])
+    assert isinstance(other.exception, BadFile)

@@ -81,3 +81,30 @@ def test_what_cannot_be_compared_is_refused(wards, tmp_path):
     pd.DataFrame({"x": [1, 2, 3], "s": ["a", "a", "b"], "y": [0, 1, 0]}).to_csv(lonely)
     with pytest.raises(BadData, match="site 'b' has one row"):
         join(str(lonely), "s", target="y")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda f: f.assign(ward=f["ward"].where(f.index > 3)), "row 0 has no 'ward'"),
+        (lambda f: f.assign(m0=f["m0"].where(f.index > 0, np.inf)), "infinity"),
+        (
+            lambda f: f.assign(m0=f["m0"].astype(object).where(f.index > 0, "unknown")),
+            "'m0' holds numbers, but 'unknown' in row 0",
+        ),
+        (lambda f: f.assign(ill="no"), "'ill' has 1 distinct values"),
+        (lambda f: f.assign(ill=np.arange(len(f))), "680 distinct values"),
+        (lambda f: f.iloc[:0], "no rows"),
+    ],
+)
+def test_a_table_that_cannot_be_compared_is_named(wards, tmp_path, change, says):
+    change(pd.read_csv(wards)).to_csv(tmp_path / "odd.csv", index=False)
+    with pytest.raises(BadData, match=says):
+        join(str(tmp_path / "odd.csv"), "ward", target="ill", rounds=2)
+
+
+def test_metric_and_site_are_checked_before_anything_is_learnt(wards):
+    with pytest.raises(UnknownName, match="auroc"):
+        join(str(wards), "ward", target="ill", metric="auroc2")
+    with pytest.raises(BadSetting, match="is the column to predict"):
+        join(str(wards), "ill", target="ill")

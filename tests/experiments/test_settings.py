@@ -75,3 +75,9 @@ def test_values_that_make_no_sense_are_refused_with_key_and_value(given):
 def test_an_empty_sweep_is_refused():
     with pytest.raises(BadSetting, match="empty list"):
         expand({"rows": []})
+
+
+def test_a_budget_for_a_method_that_adds_no_noise_is_refused():
+    with pytest.raises(BadSetting, match="crc adds no noise"):
+        setting_from({"method": "crc", "epsilon": 1.0})
+    assert setting_from({"method": "gossip_nb", "epsilon": 1.0}).epsilon == 1.0

@@ -179,6 +179,11 @@ def test_a_node_that_hears_nobody_keeps_its_own(name, seed):
 # --- what each rule is, in NumPy
 
 
+def cfa_by_hand(share, heard):
+    step = 1 / max(heard.sum(), 1)
+    return 1 - step, step * share / max(share[heard].sum(), 1e-30)
+
+
 def by_hand(name, own, note, inbox):
     """Own and slot weights as the rule's docstring says, for the leaf "vector"."""
     heard = inbox.weight > 0
@@ -187,6 +192,7 @@ def by_hand(name, own, note, inbox):
         "alone": (1, 0 * size),
         "equal": (0, 1 + 0 * size),
         "equal, self included": (1, 1 + 0 * size),
+        "cfa": cfa_by_hand(inbox.weight * size, heard),
         "data_size": (note["size"], inbox.weight * size),
         "data_size, self excluded": (0, inbox.weight * size),
         "metropolis": (1 - inbox.weight.sum(), inbox.weight),

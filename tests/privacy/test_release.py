@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -225,3 +226,27 @@ def test_private_bounds_of_few_rows_are_wide():
 def test_simulation_is_left_in_its_own_precision():
     released(*rows())
     assert jax.numpy.ones(1).dtype == jax.numpy.float32
+
+
+def test_a_frame_in_the_units_of_the_data_is_encoded():
+    frame = pd.DataFrame({"age": [30.0, 90.0], "sex": ["f", "m"]})
+    schema = public_schema({"age": (0, 120), "sex": ("f", "m")}, ("no", "yes"))
+    tape = Tape([np.zeros((2, 5))])
+    bounds = {"age": (0, 120), "sex": ("f", "m")}
+    made = private_statistics(frame, ["no", "yes"], schema, epsilon=1, bounds=bounds, noise=tape)
+    np.testing.assert_allclose(
+        made.statistics.values, [[1, -0.5, 0.25, 1, 0], [1, 0.5, 0.25, 0, 1]], atol=1e-6
+    )
+    with pytest.raises(UnknownName, match="class"):
+        private_statistics(frame, ["no", "maybe"], schema, epsilon=1, bounds=bounds)
+
+
+def test_rows_in_other_units_are_refused_before_anything_is_paid(tmp_path):
+    schema = public_schema({"age": (0, 120)}, ("no", "yes"))
+    ages = np.linspace(20, 80, 40)[:, None]  # not encoded
+    with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+        with pytest.raises(BadData, match="outside its bounds"):
+            private_statistics(
+                ages, np.arange(40) % 2, schema, epsilon=1, bounds={"age": (0, 120)}, ledger=ledger
+            )
+        assert ledger.total().epsilon == 0

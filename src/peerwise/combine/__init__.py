@@ -1,6 +1,6 @@
 """Combination rules: weigh, average in a chart, step; and rules over slots."""
 
 from peerwise.combine.slots import median, trimmed_mean
-from peerwise.combine.weigh import alone, data_size, equal, metropolis
+from peerwise.combine.weigh import alone, cfa, data_size, equal, metropolis
 
-__all__ = ["alone", "data_size", "equal", "median", "metropolis", "trimmed_mean"]
+__all__ = ["alone", "cfa", "data_size", "equal", "median", "metropolis", "trimmed_mean"]

@@ -10,8 +10,9 @@ from typing import TypeAlias
 import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox
+from peerwise.errors import BadSetting
 
-__all__ = ["alone", "data_size", "equal", "metropolis"]
+__all__ = ["alone", "cfa", "data_size", "equal", "metropolis"]
 
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
 
@@ -33,6 +34,27 @@ def data_size(include_self: bool = True) -> Weigh:
 
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         return note["size"] * float(include_self), inbox.weight * inbox.note["size"]
+
+    return weigh
+
+
+@cache
+def cfa(epsilon: float | None = None) -> Weigh:
+    """A step of length epsilon towards the mean of the neighbours by data size and trust.
+
+    Consensus-based federated averaging (Savazzi et al. 2020). None: 1 / (neighbours heard), as the
+    DecDiff paper has it.
+    """
+    if epsilon is not None and not 0 < epsilon <= 1:
+        raise BadSetting(f"epsilon must be above 0 and at most 1, got {epsilon}")
+
+    def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
+        heard = inbox.weight > 0
+        share = jnp.where(heard, inbox.weight * inbox.note["size"], 0)
+        share = share / jnp.maximum(share.sum(), 1e-30)
+        many = jnp.maximum(heard.sum(), 1).astype(inbox.weight.dtype)
+        step = 1 / many if epsilon is None else jnp.full_like(many, epsilon)
+        return 1 - step, step * share
 
     return weigh
 

@@ -1,7 +1,7 @@
 """Data sets: where they are, what their columns mean, and their rows as numbers."""
 
 from peerwise.data.decode import decode
-from peerwise.data.encode import Encoded, encode
+from peerwise.data.encode import Encoded, encode, encode_rows
 from peerwise.data.loaders import Table, available, load
 from peerwise.data.manifest import verify
 from peerwise.data.scaling import standardise
@@ -15,6 +15,7 @@ __all__ = [
     "available",
     "decode",
     "encode",
+    "encode_rows",
     "load",
     "standardise",
     "verify",

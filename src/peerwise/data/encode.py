@@ -26,7 +26,7 @@ from peerwise.data.scaling import rescaled
 from peerwise.data.schema import KINDS, Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 
-__all__ = ["Encoded", "encode"]
+__all__ = ["Encoded", "encode", "encode_rows"]
 
 Array = npt.NDArray[Any]
 Dropped = list[tuple[str, str]]
@@ -97,6 +97,15 @@ def encode(
         raise BadData(f"no feature of '{table.name}' is left ({reasons})")
     learnt = Schema(tuple(features), classes, table.target, bool(np.isnan(x).any()))
     return Encoded(x, y, learnt, table.split, tuple(dropped))
+
+
+def encode_rows(frame: pd.DataFrame, schema: Schema) -> Array:
+    """Rows of a frame as numbers under a schema; columns are found by name, others are ignored.
+
+    What the schema cannot hold is NaN where it allows missing values and an error where not.
+    """
+    table = Table("the rows", frame, np.zeros(0, object), schema.target)
+    return rescaled(_under(schema, table, _columns(table), "category"), *_units(schema))
 
 
 def _labels(table: Table, missing: str, schema: Schema | None) -> tuple[Array, tuple[str, ...]]:

@@ -349,7 +349,15 @@ class RiskCalibratedClassifier(Tabular):
         return self._decide(self.classifier_, x)
 
     def explain(self, row: Any, target: Any = None, against: Any = None) -> Any:
-        """What each feature adds to the log-odds of one prediction: see `Classifier.explain`."""
+        """What each feature adds to the log-odds of one prediction: see `Classifier.explain`.
+
+        The odds are of the most probable class, or of `target`, against the next, or `against`.
+        """
+        check_is_fitted(self, "schema_")
+        if isinstance(row, pd.Series):
+            row = row.to_frame().T.infer_objects()
+        elif np.ndim(row) == 1:
+            row = np.asarray(row)[None]
         x = self._encode(row)
         if len(x) != 1:
             raise BadData(f"one row is explained at a time, got {len(x)}")

@@ -172,6 +172,11 @@ def _padded(rows: list[np.ndarray]) -> np.ndarray:
     return wide
 
 
+@lru_cache(maxsize=4)
+def _each(draw: Any) -> Any:
+    return jax.jit(jax.vmap(draw))
+
+
 def _released(draw: Any, shards: Shards, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The releases of all nodes, in their order."""
     with jax.enable_x64(True):
@@ -180,7 +185,7 @@ def _released(draw: Any, shards: Shards, seed: int) -> tuple[np.ndarray, dict[st
         for group in shards.groups:
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.asarray(group.nodes))
             shard = jax.tree.map(jnp.asarray, group.shard)
-            parts.append(jax.device_get(jax.jit(jax.vmap(draw))(keys, shard)))
+            parts.append(jax.device_get(_each(draw)(keys, shard)))
         nodes = np.concatenate([g.nodes for g in shards.groups])
         place = np.argsort(nodes)
         noisy = np.concatenate([p[0] for p in parts])[place]

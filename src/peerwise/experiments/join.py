@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 
 from peerwise import data, metrics
-from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
 from peerwise.estimators import DecentralizedClassifier
+from peerwise.metrics.bootstrap import METRICS
 
 __all__ = ["Joined", "join"]
 
 LOCAL, NETWORK = "isolated", "crc"
+MOST_CLASSES = 50  # a column of more values is a number, or a name
 
 
 class Joined(NamedTuple):
@@ -47,18 +49,35 @@ def join(
     """
     if not 0 < held_out < 1:
         raise BadSetting(f"held_out must be between 0 and 1, got {held_out}")
+    if metric not in METRICS:
+        raise UnknownName("metric", metric, METRICS)
     table = data.load(name, target=target)
     frame = table.frame
     if not isinstance(frame, pd.DataFrame):
         raise BadData(f"'{name}' is an array and has no column that says where a row is held")
     columns = [str(c) for c in frame.columns]
+    if not len(frame):
+        raise BadData(f"'{name}' has no rows")
     for column in (site, *by):
+        if column == table.target:
+            raise BadSetting(f"'{column}' is the column to predict; name another")
         if column not in columns:
             raise UnknownName("column", column, columns)
     labels = np.asarray(table.labels, object)
     if pd.isna(labels).any():
         raise BadData(f"the target '{table.target}' is missing in some rows; remove these rows")
     classes, y = np.unique(labels.astype(str), return_inverse=True)
+    if not 2 <= len(classes) <= MOST_CLASSES:
+        raise BadData(
+            f"'{table.target}' has {len(classes)} distinct values: sites can be compared on 2 to "
+            f"{MOST_CLASSES} classes"
+        )
+    _no_stray_text(frame)
+    absent = frame[site].isna().to_numpy()
+    if absent.any():
+        raise BadData(
+            f"row {int(absent.argmax())} has no '{site}': say where it is held, or drop it"
+        )
     if positive is not None and positive not in classes:
         raise UnknownName("class", positive, classes.tolist())
     owner = frame[site].astype(str).to_numpy()
@@ -69,7 +88,12 @@ def join(
         network = DecentralizedClassifier(
             method, random_state=seed, handle_unknown="missing", **options
         )
-        network.fit(x[train], y[train], groups=owner[train])
+        try:
+            network.fit(x[train], y[train], groups=owner[train])
+        except PeerwiseError:
+            raise
+        except ValueError as error:  # scikit-learn's own checks: infinity, say
+            raise BadData(f"'{name}': {str(error).splitlines()[0]}") from None
         prob[method] = _own_scores(network, x[~train], owner[~train], len(classes))
     asked: dict[str, Any] = {
         "classes": classes.tolist(),
@@ -96,6 +120,22 @@ def join(
         metrics.confusion(y[~train], said, classes.tolist()),
         {str(k): int(v) for k, v in counts.items()},
     )
+
+
+def _no_stray_text(frame: pd.DataFrame) -> None:
+    """Refuse a column of numbers that a few words would turn into categories."""
+    for name in frame.columns:
+        column = frame[name].dropna()
+        if pd.api.types.is_numeric_dtype(column) or not len(column):
+            continue
+        numbers = pd.to_numeric(column.astype(str), errors="coerce")
+        wrong = numbers.isna()
+        if wrong.any() and wrong.mean() < 0.1:
+            place = int(wrong.to_numpy().argmax())
+            raise BadData(
+                f"column '{name}' holds numbers, but '{column.iloc[place]}' in row "
+                f"{column.index[place]}; mend or empty such cells"
+            )
 
 
 def _kept(owner: np.ndarray, held_out: float, seed: int) -> np.ndarray:

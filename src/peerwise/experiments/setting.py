@@ -13,6 +13,7 @@ from peerwise.experiments.baselines import BASELINES
 __all__ = ["Setting", "expand", "setting_from"]
 
 Scalar = str | int | float | bool
+PRIVATE = ("federated_nb", "gossip_nb", "private_crc", "robust_nb")  # methods with a budget
 
 
 class Setting(BaseModel):
@@ -84,7 +85,7 @@ class Setting(BaseModel):
         if self.method in ("rc", "ml", "isolated", *BASELINES):
             ignored = (*network, "m0", "iterations")
         private = ("epsilon", "delta", "clip", "sensitivity", "bound", "counter")
-        if self.method not in ("federated_nb", "gossip_nb", "private_crc", "robust_nb"):
+        if self.method not in PRIVATE:
             ignored += private
         if self.method == "federated_nb":
             ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")
@@ -115,7 +116,13 @@ def setting_from(given: dict[str, Any], where: str = "configuration") -> Setting
         if name not in Setting.model_fields:
             raise UnknownName(f"key in the {where}:", name, Setting.model_fields)
     try:
-        return Setting(**given)
+        made = Setting(**given)
+        if made.epsilon is not None and made.method not in PRIVATE and ":" not in made.method:
+            raise BadSetting(
+                f"{where}: {made.method} adds no noise, so epsilon = {made.epsilon:g} would mean "
+                f"nothing; leave it out, or take one of {', '.join(PRIVATE)}"
+            )
+        return made
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))

@@ -97,7 +97,10 @@ def scorer(
         sums = weight @ table
         total, of_class, right = weight.sum(1), sums[:, :c], sums[:, c : 2 * c]
         value = {
-            "balanced_accuracy": _mean_of_defined(_ratio(right, of_class)),
+            # of one class there is nothing to balance
+            "balanced_accuracy": np.where(
+                (of_class > 0).sum(1) > 1, _mean_of_defined(_ratio(right, of_class)), np.nan
+            ),
             "error": _ratio(total - right.sum(1), total),
             "log_loss": _ratio(sums[:, 2 * c], total),
         }

@@ -185,9 +185,9 @@ def should_join(
 
     Row i of `local` and `network` is scored by the models of the site that holds row i. The
     verdict is "join" when the interval of the gain lies above 0, "stay" when it lies below,
-    otherwise "unclear"; "too few rows" when the metric is undefined or there are fewer rows than
-    `fewest`, where resampling would be sure of anything. Each site is judged by itself: of many
-    sites with equal models, about 1 - level get a verdict by chance.
+    otherwise "unclear"; "one class only" or "too few rows" when the metric is undefined or there
+    are fewer rows than `fewest`, where resampling would be sure of anything. Each site is judged
+    by itself: of many sites with equal models, about 1 - level get a verdict by chance.
     """
     models = {"local": local, "network": network}
     task = _pair(y, models, metric, classes, positive, threshold, bootstrap, level)
@@ -196,7 +196,8 @@ def should_join(
         found = _compare(task, rows, metric, threshold, bootstrap, level, seed)
         sure = not bootstrap or not np.isnan(found.low)
         if found.rows < fewest or np.isnan(found.gain) or not sure:
-            verdict = "too few rows"
+            one = len(np.unique(task.y[rows])) < 2
+            verdict = "one class only" if one and found.rows >= fewest else "too few rows"
         else:
             verdict = "join" if found.low > 0 else "stay" if found.high < 0 else "unclear"
         index.append(name)

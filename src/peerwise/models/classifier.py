@@ -1,6 +1,6 @@
 """What statistics say about rows: probabilities, decisions, reasons, and synthetic rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from peerwise.data.decode import decode
+from peerwise.data.encode import encode_rows
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.models import family
 from peerwise.models.family import Model
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Classifier"]
 
 Array = npt.NDArray[Any]
+Rows = npt.NDArray[Any] | pd.DataFrame
 
 
 def _terms(model: Model, s: Any, x: Array) -> Any:
@@ -49,7 +51,10 @@ def _compiled(function: Any, model: Model, static: tuple[int, ...]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """What statistics say about the class of encoded rows; NaN is a value that is not known.
+    """What statistics say about the class of rows; NaN is a value that is not known.
+
+    Rows are an array of encoded rows, or a frame in the units of the data, whose columns are found
+    by name (a category that the schema does not have is a value that is not known).
 
     What is not known is summed or integrated out, exactly, also where no row that was learnt from
     lacked anything.
@@ -64,8 +69,10 @@ class Classifier:
             values = jax.tree.map(lambda a: jax.numpy.asarray(a, float), s.values)
             return jax.tree.map(np.asarray, _compiled(function, s.made, static)(values, *args))
 
-    def _checked(self, x: Array) -> Array:
+    def _checked(self, x: Rows) -> Array:
         schema = self.statistics.schema
+        if isinstance(x, pd.DataFrame):
+            x = encode_rows(x, replace(schema, missing=True))
         x = np.asarray(x, float)
         if x.ndim != 2 or x.shape[1] != len(schema.features):
             raise BadData(
@@ -77,24 +84,24 @@ class Classifier:
         check_rows(made, x, schema)
         return x
 
-    def log_joint(self, x: Array) -> Array:
-        """log p(x, y) [m, c] of encoded rows."""
+    def log_joint(self, x: Rows) -> Array:
+        """log p(x, y) [m, c]."""
         x = self._checked(x)
         score = _terms_sum if np.isnan(x).any() else family.log_joint
         wide = np.concatenate([x, np.zeros((roomy(len(x)) - len(x), x.shape[1]))])
         return self._run(score, wide)[: len(x)]
 
-    def log_proba(self, x: Array) -> Array:
-        """log p(y | x) [m, c] of encoded rows."""
+    def log_proba(self, x: Rows) -> Array:
+        """log p(y | x) [m, c]."""
         joint = self.log_joint(x)
         joint = joint - joint.max(1, keepdims=True)
         return joint - np.log(np.exp(joint).sum(1, keepdims=True))
 
-    def predict(self, x: Array) -> Array:
-        """The most probable class of encoded rows, by name."""
+    def predict(self, x: Rows) -> Array:
+        """The most probable class, by name."""
         return np.asarray(self.statistics.schema.classes)[self.log_joint(x).argmax(1)]
 
-    def decide(self, x: Array, cost: Any) -> Array:
+    def decide(self, x: Rows, cost: Any) -> Array:
         """The class of least expected cost, by name; cost[i][j] of saying j where i is true.
 
         A false alarm that costs 1 beside a miss that costs 10: `[[0, 1], [10, 0]]`.

@@ -45,7 +45,7 @@ class Ledger:
         cls,
         path: str | Path,
         *,
-        node: str,
+        node: str | None,
         epsilon: float | None = None,
         delta: float | None = None,
         schema: str | None = None,
@@ -53,8 +53,9 @@ class Ledger:
     ) -> Self:
         """The ledger of `node` at `path`, made with the budget given where there is none.
 
-        The budget of a file is for good: leave it out to open one, or give the same. `schema` is
-        the text of the schema that rows are released under; a ledger made without one serves any.
+        None as the node opens whosever it is, to look at. The budget of a file is for good: leave
+        it out to open one, or give the same. `schema` is the text of the schema that rows are
+        released under; a ledger made without one serves any.
         accountant: "basic" adds epsilons up, "rdp" is tighter for many Gaussian releases.
         """
         path = Path(path)
@@ -63,13 +64,15 @@ class Ledger:
         if wal.exists() and not path.exists():
             raise BadFile(f"{path} is gone but {wal.name} is there; put back the ledger itself")
         if not path.exists():
+            if node is None:
+                raise BadSetting(f"there is no ledger {path}; a new one needs the name of its node")
             ledger_file.create(path, {"node": node, "schema": _hash(schema), **_budget(given)})
         elif path.is_dir() or not path.stat().st_size:
             raise BadFile(f"{path} is empty or a folder, not a ledger; give another path")
         db = ledger_file.connect(path)
         try:
             about = ledger_file.verify(db, path)
-            if about["node"] != node:
+            if node is not None and about["node"] != node:
                 raise BadFile(f"{path} is the ledger of node '{about['node']}', not of '{node}'")
             if schema is not None and about["schema"] not in ("", _hash(schema)):
                 raise BadFile(f"{path} is the ledger of another schema; use one ledger for each")

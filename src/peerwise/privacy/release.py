@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
 
+from peerwise.data.encode import encode_rows
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
@@ -71,8 +73,8 @@ def public_schema(
 
 
 def private_statistics(
-    x: np.ndarray,
-    y: np.ndarray,
+    x: Any,
+    y: Any,
     schema: Schema,
     *,
     epsilon: float,
@@ -85,8 +87,10 @@ def private_statistics(
     model: str = "naive_bayes",
     data: str = "rows",
 ) -> Release:
-    """The statistics of encoded rows with noise that makes them (epsilon, delta)-private.
+    """The statistics of rows with noise that makes them (epsilon, delta)-private.
 
+    `x` is a frame in the units of the data and `y` class names; or `x` are encoded rows and `y`
+    class codes.
     `bounds` are by feature, in the units of the data; numbers outside are moved to the bounds.
     Adding or removing one row is what is hidden. Noise is added to every class, whether the node
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
@@ -107,6 +111,7 @@ def private_statistics(
         share = split_gaussian(multiplier, queries, sensitivity, split)
         scale = sensitivity * share[queries.column]
     x, y = _rows(x, y, schema)
+    _plausible(x, schema, low, high)
     x, clipped = clip(x, schema.cardinalities, low, high)
     made = model_for(schema, model)
     with jax.enable_x64(True):
@@ -133,7 +138,16 @@ def _laplace(epsilon: float, queries: Queries, sensitivity: np.ndarray, rule: st
 
 def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Rows in double precision; what a statistic could not hold is refused."""
-    x, y = np.asarray(x, float), np.asarray(y)
+    if isinstance(x, pd.DataFrame):
+        x, names = encode_rows(x, schema), [str(label) for label in np.asarray(y, object)]
+        for label in names:
+            if label not in schema.classes:
+                raise UnknownName("class", label, schema.classes)
+        y = np.array([schema.classes.index(label) for label in names], np.int32)
+    try:
+        x, y = np.asarray(x, float), np.asarray(y)
+    except (TypeError, ValueError):
+        raise BadData("rows must be encoded numbers, or a frame in the units of the data") from None
     if x.ndim != 2 or x.shape[1] != len(schema.features) or y.shape != x.shape[:1]:
         raise BadData(
             f"x must be [m, {len(schema.features)}] and y [m], got {x.shape} and {y.shape}"
@@ -142,8 +156,23 @@ def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
         name = schema.features[int(np.argmax(np.isnan(x).any(0)))].name
         raise BadData(f"'{name}' has missing values and the schema allows none; fill them in")
     if not np.isin(y, np.arange(-1, len(schema.classes))).all():
-        raise BadData(f"labels must be 0 to {len(schema.classes) - 1}, or -1 for none")
+        raise BadData(
+            f"labels must be codes 0 to {len(schema.classes) - 1}, or -1 for none (names go with a "
+            "frame)"
+        )
     return x, y
+
+
+def _plausible(x: np.ndarray, schema: Schema, low: np.ndarray, high: np.ndarray) -> None:
+    """Refuse numbers that are mostly out of bounds, before anything is paid for."""
+    numeric = [i for i, f in enumerate(schema.features) if f.kind == "numeric"]
+    outside = (x[:, numeric] < low) | (x[:, numeric] > high)
+    for place, i in enumerate(numeric):
+        if len(x) >= 20 and outside[:, place].mean() > 0.5:  # of fewer it may be chance
+            raise BadData(
+                f"most values of '{schema.features[i].name}' are outside its bounds: an array must "
+                "hold encoded rows (give a frame for rows in the units of the data)"
+            )
 
 
 def _encoded(schema: Schema, bounds: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:

@@ -55,7 +55,7 @@ def gains(found: Joined) -> Figure:
     return figure
 
 
-def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: str, band: bool) -> None:
+def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: Any, band: bool) -> None:
     """Mean over repetitions and nodes against rounds, with the middle 80 % of the nodes."""
     by_round = frame.groupby("round")["test_error"]
     mean = by_round.mean()
@@ -68,8 +68,8 @@ def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: str, band: bool) 
         axis.fill_between(mean.index, low, high, color=colour, alpha=0.2, lw=0)
 
 
-def curves(history: pd.DataFrame, title: str) -> Figure:
-    """Test error against rounds, a panel a data set, a line a method."""
+def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Figure:
+    """Test error against rounds, a panel a data set, a line a method and a value of what varies."""
     sets = list(dict.fromkeys(history["dataset"]))
     columns = min(4, len(sets))
     rows = -(-len(sets) // columns)
@@ -78,10 +78,14 @@ def curves(history: pd.DataFrame, title: str) -> Figure:
     )
     for axis, name in zip(axes.flat, sets, strict=False):
         here = history[history["dataset"] == name]
-        for method in dict.fromkeys(here["method"]):
-            frame = here[here["method"] == method]
-            colour = COLOURS.get(method, "#666666")
-            _curve(axis, frame, method, colour, band=method in ("crc", "isolated"))
+        keys = ["method", *(k for k in varied if k not in ("method", "data"))]
+        for place, (values, frame) in enumerate(here.groupby(keys, sort=False)):
+            method, *others = (str(v) for v in values)
+            told = ", ".join(f"{k} {v}" for k, v in zip(keys[1:], others, strict=True))
+            plain = COLOURS.get(method) if len(keys) == 1 else None
+            colour = plain or plt.get_cmap("tab10")(place % 10)
+            label = f"{method}, {told}" if told else method
+            _curve(axis, frame, label, colour, band=method not in ("rc", "ml"))
         axis.set_title(name, fontsize=10)
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.25)

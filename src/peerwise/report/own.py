@@ -18,6 +18,7 @@ def show(folder: Path, console: Console) -> list[Path]:
     first = ["method"] if len(methods) > 1 or not varied else []
     title = f"{folder.name}: mean over nodes, mean ± std over {records[0].reps} repetitions"
     console.print(tables.sweep_table(title, records, [*first, *varied]))
-    if history is None or history["round"].nunique() < 2:
+    if history is None or history.groupby("method")["round"].nunique().max() < 2:
         return []
-    return [figures.save(figures.curves(history, folder.name), folder / "curves.png")]
+    picture = figures.curves(history, folder.name, varied)
+    return [figures.save(picture, folder / "curves.png")]

@@ -33,22 +33,23 @@ def _new(title: str) -> Table:
 def tables(found: Joined) -> list[Table]:
     """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
     verdicts = _new(f"Should my site join? {found.metric.replace('_', ' ')} on its held-out rows")
-    names = ("rows learnt", "rows held out", "local", "network", "gain", "95 % interval", "verdict")
-    verdicts.add_column("site", no_wrap=True)
+    names = ("rows learnt", "held out", "local", "network", "gain", "95 % interval")
+    verdicts.add_column("site")
+    verdicts.add_column("verdict", no_wrap=True)
     for name in names:
-        verdicts.add_column(name, justify="right")
+        verdicts.add_column(name, justify="right", no_wrap=True)
     for site, line in found.verdicts.iterrows():
         interval = "-" if np.isnan(line["low"]) else f"{line['low']:+.3f} to {line['high']:+.3f}"
         cells = [_number(line["local"]), _number(line["network"])]
         gain = "-" if np.isnan(line["gain"]) else f"{line['gain']:+.3f}"
         verdicts.add_row(
             str(site),
+            str(line["verdict"]),
             str(found.rows.get(str(site), 0)),
             str(line["rows"]),
             *cells,
             gain,
             interval,
-            str(line["verdict"]),
             style=STYLES.get(str(line["verdict"]), ""),
         )
     shown = [m for m in SHOWN if m in found.report]

@@ -1,0 +1,43 @@
+"""Steps: where a node goes from its own value when it knows the mean of its neighbours."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from peerwise.core import Array, Tree
+from peerwise.errors import BadSetting, UnknownName
+
+__all__ = ["Step", "toward"]
+
+Step: TypeAlias = Callable[[Tree, Tree], Tree]  # own, mean -> value
+
+
+@cache
+def toward(s: float = 1.0, norm: str = "tensor") -> Step:
+    """DecDiff (equation 5): own + (mean - own) / (|mean - own| + s), never past the mean.
+
+    A node at distance r moves r / (r + s) < 1 of a unit towards the mean: far ones as much as near
+    ones, so that what a node has learnt is not overwritten. `norm`: of each "tensor" by itself, or
+    "global" over all of them.
+    """
+    if not s >= 1:
+        raise BadSetting(f"s must be 1 or more, or a step could overshoot the mean, got {s}")
+    if norm not in ("tensor", "global"):
+        raise UnknownName("norm", norm, ["tensor", "global"])
+
+    def step(own: Tree, mean: Tree) -> Tree:
+        apart = jax.tree.map(jnp.subtract, mean, own)
+        squares = jax.tree.map(lambda a: (a * a).sum(), apart)
+        if norm == "global":
+            total = sum(jax.tree.leaves(squares))
+            squares = jax.tree.map(lambda _: total, squares)
+
+        def move(mine: Array, way: Array, square: Array) -> Array:
+            return mine + way / (jnp.sqrt(square) + s).astype(way.dtype)
+
+        return jax.tree.map(move, own, apart, squares)
+
+    return step
