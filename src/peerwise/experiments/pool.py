@@ -116,6 +116,7 @@ def run_all(
     else:
         for found in spread([(_work, (folder, b)) for b in _batches(open_)], workers, told):
             failures.update(found)
+        told()
     outcomes = {}
     for key, setting in unique.items():
         outcome = read(folder, setting)

@@ -105,5 +105,6 @@ def run_tasks(
     else:
         whys = spread([(_work, (folder, task)) for task in open_], workers, told)
         failures.update({t.key: why for t, why in zip(open_, whys, strict=True) if why})
+        told()
     done = {k: _read(_path(folder, t)) for k, t in unique.items() if _path(folder, t).exists()}
     return done, failures

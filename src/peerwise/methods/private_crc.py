@@ -13,10 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Method, Shard, State
+from peerwise.core import Array, Message, Method, Shard, State
 from peerwise.errors import BadSetting
 from peerwise.methods.crc import crc
 from peerwise.models.family import Model, log_posterior, moved
+from peerwise.privacy.budget import check_delta
 from peerwise.privacy.mechanism import gaussian, gaussian_sigma
 
 __all__ = ["noise_multiplier", "private_crc"]
@@ -26,6 +27,7 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     """Standard deviation over sensitivity that keeps `rounds` releases (epsilon, delta)-private."""
     if rounds < 1:
         raise BadSetting(f"rounds must be 1 or more, got {rounds}")
+    check_delta(delta, "gaussian")
     if math.isinf(epsilon) and epsilon > 0:
         return 0.0
     return gaussian_sigma(1.0, epsilon, delta) * math.sqrt(rounds)
@@ -46,8 +48,12 @@ def private_crc(
     statistics must be about a public center and scale. Infinity as epsilon clips without noise.
     For simulation: noise is drawn from the node's key. Other options are those of `crc`.
     """
-    if not clip > 0:
-        raise BadSetting(f"clip must be greater than 0, got {clip}")
+    if not 0 < clip < math.inf:
+        raise BadSetting(f"clip must be a number greater than 0, got {clip}")
+    if options.get("iterations", 1) != 1:
+        raise BadSetting("a round of private_crc is one release: iterations must be 1")
+    if options.get("weigh") == "data_size":
+        raise BadSetting("how many rows a node has is not told here: weigh by something else")
     multiplier = noise_multiplier(epsilon, delta, rounds)
     return _private(model, multiplier * float(clip), float(clip), tuple(sorted(options.items())))
 
@@ -61,8 +67,9 @@ def _private(model: Model, std: float, clip: float, options: tuple[tuple[str, An
         prob = jnp.exp(log_posterior(model, state.value, shard.x))
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype)
         wrong = target - prob
-        norm = jnp.sqrt((wrong**2).sum(1) * (phi**2).sum(1))
-        kept = jnp.minimum(1, clip / jnp.maximum(norm, 1e-30)) * shard.weight.astype(phi.dtype)
+        weight = shard.weight.astype(phi.dtype)
+        norm = jnp.sqrt((wrong**2).sum(1) * (phi**2).sum(1)) * weight
+        kept = jnp.minimum(1, clip / jnp.maximum(norm, 1e-30)) * weight
         update = jnp.matmul((wrong * kept[:, None]).T, phi, precision="highest")
         if std:
             scale = jnp.full(update.shape, std, phi.dtype)
@@ -71,4 +78,7 @@ def _private(model: Model, std: float, clip: float, options: tuple[tuple[str, An
         memory = {**state.memory, "guards": state.memory["guards"] + guards}
         return State(moved(state.value, update), memory)
 
-    return base._replace(adapt=adapt)
+    def message(key: Array, state: State) -> Message:
+        return Message(state.value, {})  # the number of rows would tell of single ones
+
+    return base._replace(adapt=adapt, message=message)
