@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from peerwise import __version__
-from peerwise.errors import BadSetting, PeerwiseError
+from peerwise.errors import BadSetting, PeerwiseError, UnknownName
 
 app = typer.Typer(
     help="Classifiers learnt between neighbours, with no server and no shared rows.\n\n"
@@ -166,11 +166,14 @@ def reproduce(
     datasets: Annotated[
         str | None, typer.Option(help="Only these, with commas: adult,letter.")
     ] = None,
-    reps: Annotated[int | None, typer.Option(min=1, help="Repetitions [default: 5].")] = None,
+    reps: Annotated[
+        int | None, typer.Option(min=1, help="Repetitions, or trials [default: 5, or 1000].")
+    ] = None,
     data: Data = None,
     out: Out = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Three data sets, two repetitions, at most 80 nodes.")
+        bool,
+        typer.Option("--quick", help="Few data sets, repetitions (50 trials) and nodes."),
     ] = False,
     workers: Workers = None,
 ) -> None:
@@ -411,7 +414,10 @@ def list_(
     from peerwise.experiments import names
     from peerwise.experiments.reproduce import list_items
 
-    kinds = [kind] if kind else [*names.KINDS, "items"]
+    known = [*names.KINDS, "items"]
+    if kind and kind not in known:
+        raise UnknownName("kind of things", kind, known)
+    kinds = [kind] if kind else known
     for one in kinds:
         table = Table(title=one, title_justify="left", show_header=False, title_style="bold")
         table.add_column("name", style="bold", no_wrap=True)

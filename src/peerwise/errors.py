@@ -20,9 +20,9 @@ class PeerwiseError(ValueError):
 class UnknownName(PeerwiseError):
     """A name that is not in the list of things of its kind."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]):
+    def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = sorted(known)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
         super().__init__(f"unknown {kind} '{name}'; {hint}")
 

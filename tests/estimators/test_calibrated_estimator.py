@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
@@ -499,3 +499,28 @@ def test_negative_and_absent_weights_are_refused():
         small().fit(X, y, np.where(np.arange(len(y)) == 3, -1.0, 1.0))
     with pytest.raises(ValueError, match="zero"):
         small().fit(X, y, np.zeros(len(y)))
+
+
+def test_a_covariance_of_no_complete_row_is_refused_and_of_few_is_told():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    none = x.copy()
+    none[np.arange(40), np.arange(40) % 3] = np.nan
+    with pytest.raises(BadData, match="no row has all its numbers"):
+        RiskCalibratedClassifier("lda").fit(none, y)
+    few = none.copy()
+    few[:8] = x[:8]
+    with pytest.warns(UserWarning, match="only 8 of 40 rows"):
+        RiskCalibratedClassifier("lda", max_iter=0).fit(few, y)
+    RiskCalibratedClassifier("naive_bayes", max_iter=0).fit(none, y)
+
+
+def test_one_row_is_explained_as_a_series_or_an_array():
+    x, y = load_iris(return_X_y=True, as_frame=True)
+    model = RiskCalibratedClassifier(max_iter=0).fit(x, y)
+    told = model.explain(x.iloc[[3]])
+    pd.testing.assert_frame_equal(model.explain(x.iloc[3]), told)
+    arrays = RiskCalibratedClassifier(max_iter=0).fit(x.to_numpy(), y)
+    assert arrays.explain(x.to_numpy()[3])["log_odds"].sum() == pytest.approx(
+        told["log_odds"].sum()
+    )

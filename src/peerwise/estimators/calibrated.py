@@ -203,6 +203,7 @@ class RiskCalibratedClassifier(Tabular):
         options = agreed(self.schema_, self.model, x, codes, weight) | (self.model_options or {})
         self._made = model_for(self.schema_, self.model, **options)
         self._warn_of_singular(codes)
+        self._check_complete(x)
         # a number that never varies says nothing: not even how much of the prior a class has
         still = {
             f.name: 0.0
@@ -224,6 +225,24 @@ class RiskCalibratedClassifier(Tabular):
                 f"class {self.classes_[few]} has {counts[few]} rows for {numbers} numbers: its "
                 "covariance is singular and was kept possible; consider "
                 "model_options={'shrinkage': 0.1}, or model='lda'",
+                stacklevel=4,
+            )
+
+    def _check_complete(self, x: Array) -> None:
+        """A covariance is learnt from rows that have all their numbers: say if they are few."""
+        if self.model not in ("qda", "lda") or not self.schema_.missing:
+            return
+        numbers = [i for i, f in enumerate(self.schema_.features) if f.kind == "numeric"]
+        complete = int((~np.isnan(x[:, numbers]).any(1)).sum())
+        if not complete:
+            raise BadData(
+                f"no row has all its numbers, and {self.model} learns a covariance from such rows "
+                "alone; fill some in, or take naive_bayes, which needs none"
+            )
+        if 2 * complete < len(x):
+            warnings.warn(
+                f"only {complete} of {len(x)} rows have all their numbers, from which {self.model} "
+                "learns its covariance; naive_bayes uses all rows",
                 stacklevel=4,
             )
 

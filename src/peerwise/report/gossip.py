@@ -58,12 +58,21 @@ def _grid(item: str, records: Sequence[Record]) -> tuple[list[Any], dict[tuple[s
     cells: dict[tuple[str, ...], Any] = {}
     for r in records:
         told = {"dataset": r.dataset, **r.setting}
+        if told.get("variant") is not None:
+            told["variant"] = _named(str(told["variant"]))
         label = tuple(str(told[k]) for k in rows if told.get(k) is not None)
         label += (r.metric,) if r.metric in ("bias",) else ()
         place = told.get(column, "")
         columns[place] = None
         cells.setdefault(label, {})[place] = r
     return list(columns), cells
+
+
+def _named(variant: str) -> str:
+    """A variant as the figure's legend has it."""
+    known = {"vanilla": "no noise", "central": "centralised DP"}
+    first = variant.split(" ")[0]
+    return f"N = {variant}" if first.isdigit() else known.get(variant, variant)
 
 
 def _head(column: Any) -> str:

@@ -17,7 +17,7 @@ def show(folder: Path, console: Console) -> list[Path]:
     methods = {r.setting["method"] for r in records}
     first = ["method"] if len(methods) > 1 or not varied else []
     title = f"{folder.name}: mean over nodes, mean ± std over {records[0].reps} repetitions"
-    console.print(tables.sweep_table(title, records, [*first, *varied]))
+    console.print(tables.sweep_table(title, records, [*first, *varied], console.width))
     if history is None or history.groupby("method")["round"].nunique().max() < 2:
         return []
     picture = figures.curves(history, folder.name, varied)

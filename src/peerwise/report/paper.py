@@ -36,7 +36,8 @@ def show(folder: Path, console: Console) -> list[Path]:
         mine = [r for r in records if r.item == item]
         found = paper.items[item]
         if found.layout == "before":
-            notes = {n: d.note for n, d in rows.items() if d.note}
+            shown = {r.dataset for r in mine}
+            notes = {n: d.note for n, d in rows.items() if d.note and n in shown}
             for table in tables.before_tables(found, mine, notes):
                 console.print(table)
             continue

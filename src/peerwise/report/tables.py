@@ -179,6 +179,13 @@ def theirs(records: list[Record]) -> str:
     return f"{between(CLOSE)} ({between(NEAR)})"
 
 
+# Heads that leave room for numbers; "sk" is scikit-learn.
+SHORT = {
+    **{"naive_bayes": "NB", "shared_naive_bayes": "NB, shared var.", "qda": "QDA", "lda": "LDA"},
+    **{"tan": "TAN", "gaussian_nb": "NB (sk)", "sklearn_qda": "QDA (sk)"},
+    **{"sklearn_lda": "LDA (sk)", "logistic_regression": "log. reg. (sk)"},
+}
+
 # What a comparison shows, each a table.
 BEFORE = {
     "test_error": "Test error",
@@ -220,7 +227,7 @@ def before_cells(
             )
             for before, after in pairs
         ]
-    return [c.replace("_", " ") for c in (*models, *others)], rows
+    return [SHORT.get(c, c.replace("_", " ")) for c in (*models, *others)], rows
 
 
 def _short(value: float | None) -> str:
@@ -271,15 +278,20 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return table
 
 
-def sweep_table(title: str, records: Sequence[Record], varied: Sequence[str]) -> Table:
+def sweep_table(
+    title: str, records: Sequence[Record], varied: Sequence[str], width: int = 120
+) -> Table:
     """A run of one's own: a row a setting, what varies first, then metrics as mean ± std.
 
-    Soft errors and the gap on training rows are left to results.json: a table is to be looked at.
+    Soft errors and the gap on training rows are left to results.json, and so is what the width
+    has no room for: a table is to be looked at.
     """
     found = dict.fromkeys(r.metric for r in records)
-    first = [m for m in ("test_error", "test_gap", "train_error", "node_std") if m in found]
+    first = [m for m in ("test_error", "test_gap", "node_std", "test_log_loss") if m in found]
     hidden = ("train_gap", "train_soft_error", "test_soft_error", "train_log_loss", *first)
     metrics = [*first, *(m for m in found if m not in hidden)]
+    room = width - sum(max(len(v), *(len(str(r.setting.get(v))) for r in records)) for v in varied)
+    metrics = metrics[: max((room - 3 * len(varied)) // (CELL_WIDTH + 2), 2)]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for name in varied:
         table.add_column(name, no_wrap=True)
