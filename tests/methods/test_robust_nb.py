@@ -13,9 +13,16 @@ from peerwise.core import Inbox, Shard
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.experiments.gossip_attack import attack
 from peerwise.experiments.gossip_trials import Problem
-from peerwise.methods import robust_nb as robust
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb, release
-from peerwise.methods.robust_nb import ATTACKS, RULES, attacked, corrupt, robust_nb
+from peerwise.methods.robust_nb import (
+    ATTACKS,
+    RULES,
+    aggregate,
+    attacked,
+    corrupt,
+    relative,
+    robust_nb,
+)
 from peerwise.models import naive_bayes, shared_naive_bayes
 from peerwise.models.family import log_posterior, statistics
 from peerwise.shards import pack
@@ -44,8 +51,8 @@ def split(n, each, seed=0):
 sums = jax.jit(jax.vmap(lambda s: statistics(MODEL, *s)))
 theta, describe = jax.jit(MODEL.theta), jax.jit(MODEL.describe)
 posterior = jax.jit(partial(log_posterior, MODEL))
-relative = jax.jit(robust.relative)
-aggregate = jax.jit(robust.aggregate, static_argnums=0, static_argnames=("rule", "trim", "fewest"))
+relative = jax.jit(relative)
+aggregate = jax.jit(aggregate, static_argnums=0, static_argnames=("rule", "trim", "fewest"))
 
 
 def stats_of(shards):
