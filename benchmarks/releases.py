@@ -1,10 +1,11 @@
 """Thousands of noisy releases: one cell of Figure 2 of the Gossip-NB paper, Adult at 10^0.5.
 
-A thousand nodes, a thousand trials. A trial shuffles the rows, finds the largest number of every
+A thousand nodes, a thousand trials. A trial deals the rows anew, finds the largest number of every
 class at every node, draws a Laplace value for each of them, and scores the model on the test rows.
-What bounds it is the shuffle: JAX permutes by sorting, which is most of a trial; the score, the
-largest numbers and the noise are about a millisecond each. Noise of equal scale at all nodes
-(counts, categories) is one draw for all of them together; only sums of numbers need one a node.
+Nothing bounds it alone: the score, the largest numbers and the noise take about a millisecond
+each. (Rows are dealt by NumPy: JAX permutes by sorting, which took four fifths of a trial.) Noise
+of equal scale at all nodes (counts, categories) is one draw for all of them together; only sums of
+numbers need one a node.
 
 The rival is what one would write in NumPy: a loop over trials, and in it over nodes.
 """
