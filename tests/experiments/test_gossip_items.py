@@ -17,7 +17,8 @@ from peerwise.data import Feature, Schema
 from peerwise.errors import BadData, UnknownName
 from peerwise.experiments import gossip_figures, gossip_nb, gossip_trials
 from peerwise.experiments.gossip_attack import attack
-from peerwise.experiments.gossip_nb import EPSILONS, ITEMS, NODES, PAPER, claims
+from peerwise.experiments.gossip_claims import EPSILONS, NODES, claims
+from peerwise.experiments.gossip_nb import ITEMS, PAPER
 from peerwise.experiments.gossip_trials import Problem, federated, problem, vaidya, vanilla
 from peerwise.experiments.reproduce import choose, reproduce
 from peerwise.experiments.results import Record, read_folder

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from peerwise.errors import BadFile
-from peerwise.experiments.gossip_nb import EPSILONS, NODES, PAPER
+from peerwise.experiments.gossip_claims import EPSILONS, NODES
+from peerwise.experiments.gossip_nb import PAPER
 from peerwise.experiments.reproduce import tasks_of
 from peerwise.experiments.results import Record
 from peerwise.experiments.tasks import kept
