@@ -271,11 +271,15 @@ def test_figure_2_is_shown_drawn_and_written(figure_2):
     drawn, text = printed(folder)
     assert [p.name for p in drawn] == ["figure-2.png"]
     assert is_picture(drawn[0])
-    for words in ("Figure 2. Accuracy against epsilon", "spect_heart central", "With categorical"):
+    for words in (
+        "Figure 2. Accuracy against epsilon",
+        "spect_heart centralised DP",
+        "With categorical",
+    ):
         assert words in text
     told = page(folder)
     assert "## Figure 2. Accuracy against epsilon" in told
-    assert "| congressional_voting 100 |" in told
+    assert "| congressional_voting N = 100 |" in told
     assert "±" in told
 
 
@@ -509,7 +513,7 @@ def test_the_command_for_figure_2(peerwise, data_folder, tmp_path):
     asked = ["reproduce", "gossip-nb/figure-2", "--datasets", "spect_heart", "--reps", 30]
     code, out, err = peerwise(*asked, "--workers", 1)
     assert code == 0, err
-    assert "spect_heart 10" in out
+    assert "spect_heart N = 10" in out
     folder = tmp_path / "runs" / "gossip-nb-figure-2"
     assert is_picture(folder / "figure-2.png")
     records, said, _ = read_folder(folder)
