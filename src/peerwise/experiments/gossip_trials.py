@@ -16,7 +16,7 @@ import numpy as np
 from peerwise import data
 from peerwise.core import Array
 from peerwise.errors import BadData
-from peerwise.methods.gossip_nb import CLAMP, never_silent
+from peerwise.methods.gossip_nb import CLAMP, clamped, never_silent
 from peerwise.models.family import Model, statistics
 from peerwise.models.naive_bayes import naive_bayes
 from peerwise.partition import SIZES
@@ -108,11 +108,6 @@ def _compiled(model: Model, nodes: int, clamp: bool) -> Callable[..., Any]:
         counts = laplace(third, jnp.ones((nodes, model.classes, cells), x.dtype), x.dtype)
         return jnp.concatenate([counts[..., :1], drawn, counts[..., 1:]], -1)
 
-    def clamped(noise: Array, own: Array, scale: Array) -> Array:
-        least = jnp.full((1, 1, queries.size), CLAMP, own.dtype)
-        least = least.at[..., queries.first].set(-jnp.inf).at[..., queries.second].set(0)
-        return jnp.maximum(own + noise * scale, least).sum(0)
-
     def run(keys: Array, owners: Array, rows: Any, phi: Array, y_test: Array, scale: Array) -> Any:
         x, y, features = rows
 
@@ -123,7 +118,7 @@ def _compiled(model: Model, nodes: int, clamp: bool) -> Callable[..., Any]:
                 place = owner * model.classes + y
                 own = jax.ops.segment_sum(features, place, nodes * model.classes)
                 own = own.reshape(nodes, model.classes, -1)
-                made = jax.lax.map(lambda b: clamped(noise, own, b), scale)
+                made = jax.lax.map(lambda b: clamped(own + noise * b, queries).sum(0), scale)
             else:
                 exact = jax.ops.segment_sum(features, y, model.classes)
                 made = exact[None] + noise[None] * scale[:, None, None]

@@ -21,7 +21,7 @@ from peerwise.privacy.budget import Queries, check_epsilon, scales, split
 from peerwise.privacy.mechanism import laplace
 from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
 
-__all__ = ["COUNTERS", "federated_nb", "gossip_nb", "never_silent", "release"]
+__all__ = ["COUNTERS", "clamped", "federated_nb", "gossip_nb", "never_silent", "release"]
 
 CLAMP = 1e-6  # what counts are clamped to at a node, where that is asked for
 Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
@@ -91,7 +91,7 @@ def release(
         scale = scales(reach.astype(exact.dtype), jnp.asarray(share, exact.dtype), queries) / mine
         noisy = exact + laplace(noise, scale, jnp.float32).astype(exact.dtype)
         if clamp_at_node:
-            noisy = _clamped(noisy, queries)
+            noisy = clamped(noisy, queries)
         apart = jnp.where(exact != 0, jnp.abs(noisy - exact) / jnp.abs(exact), 0)
         return noisy, {"size": size, "noise": apart.sum(), "epsilon": mine}
 
@@ -107,11 +107,11 @@ def never_silent(reach: Array) -> Array:
     return jnp.where(reach > 0, reach, jnp.where(others > 0, others, 1))
 
 
-def _clamped(s: Array, queries: Queries) -> Array:
-    """Counts at least 1e-6 and sums of squares at least 0, as the authors' code sends them."""
-    least = jnp.full((1, queries.size), CLAMP, s.dtype)
-    least = least.at[:, queries.first].set(-jnp.inf).at[:, queries.second].set(0)
-    return jnp.maximum(s, least)
+def clamped(s: Array, queries: Queries) -> Array:
+    """Counts [..., q] at least 1e-6 and sums of squares at least 0, as the authors' code sends."""
+    least = jnp.full(queries.size, CLAMP, s.dtype)
+    least = least.at[queries.first].set(-jnp.inf).at[queries.second].set(0)
+    return jnp.maximum(s, least.reshape(*[1] * (s.ndim - 1), -1))
 
 
 def federated_nb(
@@ -225,10 +225,7 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
         count = heard["count"] + 1 if counter == "printed" else seen
         return state._replace(value={**value, "estimate": merged, "count": count})
 
-    def predict(key: Array, value: dict[str, Tree], x: Array) -> Array:
-        return log_posterior(model, value["estimate"], x)
-
-    return Method(init, message, Slots(rule), adapt, predict)
+    return Method(init, message, Slots(rule), adapt, _predict(model))
 
 
 @cache
@@ -244,10 +241,7 @@ def _push_sum(model: Model, draw: Release) -> Method:
         half = jnp.full((), 0.5, inbox.weight.dtype)
         return half, jnp.where(inbox.weight > 0, half, 0)
 
-    def predict(key: Array, value: dict[str, Tree], x: Array) -> Array:
-        return log_posterior(model, value["estimate"], x)
-
-    return Method(init, message, Mean(weigh, total=True), _stay, predict)
+    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model))
 
 
 @cache
@@ -287,10 +281,7 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
         left = {k: value[k] - _rounded(value["neighbours"] * gift[k]) for k in gift}
         return state._replace(value={**value, **left, "given": given})
 
-    def predict(key: Array, value: dict[str, Tree], x: Array) -> Array:
-        return log_posterior(model, value["estimate"], x)
-
-    return Method(init, message, Slots(rule), adapt, predict, reply)
+    return Method(init, message, Slots(rule), adapt, _predict(model), reply)
 
 
 def _rounded(product: Array) -> Array:
@@ -305,6 +296,7 @@ def _stay(key: Array, state: State, shard: Shard) -> State:
 @cache
 def _predict(model: Model) -> Callable[[Array, Tree, Array], Array]:
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        return log_posterior(model, value, x)
+        estimate = value["estimate"] if isinstance(value, dict) else value
+        return log_posterior(model, estimate, x)
 
     return predict

@@ -14,7 +14,16 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Tree
 
-__all__ = ["Model", "Theta", "by_class", "log_joint", "log_posterior", "moved", "statistics"]
+__all__ = [
+    "Model",
+    "Theta",
+    "by_class",
+    "log_joint",
+    "log_posterior",
+    "moved",
+    "soft_statistics",
+    "statistics",
+]
 
 
 class Theta(NamedTuple):
@@ -66,16 +75,17 @@ def statistics(model: Model, x: Array, y: Array, weight: Array) -> Tree:
 
     A label outside 0..c-1 marks a row without one, which counts nowhere.
     """
-    phi = model.features(x)
-    weight = weight.astype(phi.dtype)
-    target = jax.nn.one_hot(y, model.classes, dtype=phi.dtype) * weight[:, None]
-    lines = jnp.matmul(target.T, phi, precision="highest")
+    target = jax.nn.one_hot(y, model.classes, dtype=x.dtype) * weight.astype(x.dtype)[:, None]
+    return soft_statistics(model, x, target)
+
+
+def soft_statistics(model: Model, x: Array, target: Array) -> Tree:
+    """The sums over rows that belong to each class by so much: target [m, c]."""
+    lines = jnp.matmul(target.T, model.features(x), precision="highest")
     if model.common is None:
         return lines
-    return {
-        "classes": lines,
-        "shared": jnp.matmul(target.sum(1), model.common(x), precision="highest"),
-    }
+    shared = jnp.matmul(target.sum(1), model.common(x), precision="highest")
+    return {"classes": lines, "shared": shared}
 
 
 def log_joint(model: Model, s: Tree, x: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwise.core import Array, Shard, Tree
 from peerwise.errors import BadData, BadSetting
-from peerwise.models.family import Model, log_joint, statistics
+from peerwise.models.family import Model, log_joint, soft_statistics, statistics
 
 __all__ = ["Expectation", "em", "expected"]
 
@@ -46,11 +46,7 @@ def expected(model: Model) -> Callable[[Tree, Shard], tuple[Tree, Array]]:
         labelled = known.any(1)
         target = jnp.where(labelled[:, None], known, jax.nn.softmax(joint)) * weight[:, None]
         evidence = jnp.where(labelled, (joint * known).sum(1), jax.nn.logsumexp(joint, axis=1))
-        lines = jnp.matmul(target.T, model.features(shard.x), precision="highest")
-        if model.common is None:
-            return lines, (evidence * weight).sum()
-        shared = jnp.matmul(weight, model.common(shard.x), precision="highest")
-        return {"classes": lines, "shared": shared}, (evidence * weight).sum()
+        return soft_statistics(model, shard.x, target), (evidence * weight).sum()
 
     return step
 
