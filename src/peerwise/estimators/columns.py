@@ -98,12 +98,10 @@ def _is_float(column: Any) -> bool:
     return isinstance(column, np.ndarray) and column.dtype == np.float64
 
 
-def _texts(column: Any) -> tuple[Array, Array]:
-    """The values of a column as text, and where it has none."""
-    series = column if isinstance(column, pd.Series) else pd.Series(column)
-    absent = series.isna().to_numpy()
-    texts = np.array([_spell(v) for v in series.to_numpy(object)], object)
-    return texts, absent
+def _coded(column: Any) -> tuple[Array, list[str]]:
+    """The code of each row's value, -1 where it has none, and the distinct values as text."""
+    codes, values = pd.factorize(column if isinstance(column, pd.Series) else pd.Series(column))
+    return codes, [_spell(v) for v in values]
 
 
 def _spell(value: Any) -> str:
@@ -119,8 +117,7 @@ def _categories(column: Any, name: str) -> tuple[str, ...]:
         return tuple(declared)
     if _is_float(column):
         return tuple(_spell(v) for v in np.unique(column[~np.isnan(column)]))
-    texts, absent = _texts(column)
-    return tuple(sorted(set(texts[~absent])))
+    return tuple(sorted(set(_coded(column)[1])))
 
 
 def learn_schema(
@@ -142,7 +139,7 @@ def learn_schema(
         if j == without:
             continue
         if j in nominal:
-            missing |= bool(_texts(column)[1].any())
+            missing |= bool(pd.isna(column).any())
             categories = _categories(column, name)
             if not categories:
                 raise BadData(f"column '{name}' has no value at all; drop it")
@@ -193,16 +190,17 @@ def encoded(columns: list[Any], schema: Schema, unknown: str) -> Array:
         if feature.kind == "numeric":
             out.append((_numbers(column, feature.name) - feature.center) / feature.scale)
             continue
-        texts, absent = _texts(column)
+        codes, texts = _coded(column)
         place = {text: float(i) for i, text in enumerate(feature.categories)}
-        codes = np.array([place.get(t, np.nan) for t in texts], float)
-        unseen = np.flatnonzero(np.isnan(codes) & ~absent)
+        known_as = np.array([*(place.get(t, np.nan) for t in texts), np.nan])[codes]
+        unseen = np.flatnonzero(np.isnan(known_as) & (codes >= 0))
         if unseen.size and unknown == "error":
+            row = int(unseen[0])
             known = ", ".join(feature.categories[:10])
             raise BadData(
-                f"column '{feature.name}' holds '{texts[unseen[0]]}' in row {unseen[0]}, which "
-                f"was not there in training (known: {known}); handle_unknown='missing' takes it "
-                "as not known"
+                f"column '{feature.name}' holds '{texts[codes[row]]}' in row {row}, which was not "
+                f"there in training (known: {known}); handle_unknown='missing' takes it as not "
+                "known"
             )
-        out.append(np.where(absent, np.nan, codes))
+        out.append(known_as)
     return np.column_stack(out)
