@@ -6,12 +6,15 @@ A round is: send `message` (and `reply`), hear an `Inbox`, `combine`, `adapt`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 
 __all__ = [
     "Array",
+    "Batched",
     "Chart",
     "Inbox",
     "Links",
@@ -107,19 +110,59 @@ class Slots(NamedTuple):
     rule: Callable[[Tree, Inbox], Tree]  # own value, inbox -> value
 
 
+@dataclass(frozen=True, eq=False)
+class Batched:
+    """An update (or `init`) of a node in steps over batches of its rows: called, it takes them all.
+
+    A runtime that holds many nodes takes the steps of all of them side by side, so that a round
+    is as long as the longest training and costs as much as all of them together.
+    """
+
+    begin: Callable[..., Tree]  # key, (state,) shard -> carry
+    draw: Callable[[Tree, Array, Shard], tuple[Tree, Array]]  # carry, pass, shard -> carry, places
+    step: Callable[[Tree, Shard], Tree]  # carry, the rows of one batch -> carry
+    after: Callable[[Tree, Shard], Tree]  # carry, shard -> carry, at the end of each pass
+    end: Callable[[Tree], State]  # carry -> state
+    passes: int
+    batch: int  # rows in a batch
+    batches: Callable[[int], int]  # rows of a (padded) shard -> batches in a pass
+
+    def rows(self, carry: Tree, e: Array | int, shard: Shard) -> tuple[Tree, Shard]:
+        """The batches of pass e, [batches, batch, ...]; a place past the rows has weight 0."""
+        carry, place = self.draw(carry, e, shard)
+        m = shard.weight.shape[0]
+        at = jnp.minimum(place, m - 1).reshape(self.batches(m), self.batch)
+        weight = jnp.where(place.reshape(at.shape) < m, shard.weight[at], 0)
+        return carry, Shard(shard.x[at], shard.y[at], weight)
+
+    def __call__(self, *args: Any) -> State:
+        """The whole update of one node; the arguments are those of `begin`."""
+        shard: Shard = args[-1]
+
+        def one_pass(e: Any, carry: Tree) -> Tree:
+            carry, rows = self.rows(carry, e, shard)
+            carry, _ = jax.lax.scan(lambda c, r: (self.step(c, r), None), carry, rows)
+            return self.after(carry, shard)
+
+        return self.end(jax.lax.fori_loop(0, self.passes, one_pass, self.begin(*args)))
+
+
 class Method(NamedTuple):
     """What one node does.
 
     `reply`, where a method has one, is what a node says to one neighbour alone; it is given the
     slot of that neighbour in the node's inbox of the round before (an `Inbox` without axis k).
+    With `take`, a node needs no more of the replies than their sum by link weight, and gets it
+    after `combine`; without, the newest of each neighbour lies in its inbox as `part`.
     """
 
     init: Callable[[Array, Shard], State]  # key, shard -> state
     message: Callable[[Array, State], Message]  # key, state -> message, heard by all neighbours
     combine: Mean | Slots
-    adapt: Callable[[Array, State, Shard], State]  # key, state, shard -> state
+    adapt: Callable[[Array, State, Shard], State]  # key, state, shard -> state; may be `Batched`
     predict: Callable[[Array, Tree, Array], Array]  # key, value, x[m, d] -> log p(y|x) [m, c]
     reply: Callable[[State, Shard, Inbox], Tree] | None = None  # state, shard, heard -> part
+    take: Callable[[State, Tree], State] | None = None  # state, sum of weight x part -> state
 
 
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:

@@ -4,13 +4,14 @@ PeerwiseError (a ValueError)
 ├── UnknownName     a data set, method, topology ... that does not exist; names the nearest
 ├── BadData         a table that cannot be learnt from
 ├── BadSetting      a parameter or configuration key that makes no sense
-└── BadFile         a file or folder that is missing, damaged or of another kind
+├── BadFile         a file or folder that is missing, damaged or of another kind
+└── Diverged        a training whose loss is no number; names round, node and stage
 """
 
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["BadData", "BadFile", "BadSetting", "PeerwiseError", "UnknownName"]
+__all__ = ["BadData", "BadFile", "BadSetting", "Diverged", "PeerwiseError", "UnknownName"]
 
 
 class PeerwiseError(ValueError):
@@ -37,3 +38,7 @@ class BadSetting(PeerwiseError):
 
 class BadFile(PeerwiseError):
     """A file or folder that is missing, damaged or not what it should be."""
+
+
+class Diverged(PeerwiseError):
+    """A training whose loss became infinite or no number."""

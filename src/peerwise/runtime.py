@@ -10,7 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from peerwise.core import Array, Mean, Method, Slots, State, Tree, node_key
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting, Diverged, UnknownName
 from peerwise.topology import Topology
 
 __all__ = ["STAGES", "Probe", "Run"]
@@ -123,6 +123,27 @@ def check(
     if wrong:
         raise BadSetting(f"rounds to record must lie in 1..{rounds}, got {wrong[0]}")
     return tuple(sorted({int(r) for r in at})), tuple(s for s in STAGES if s in stages)
+
+
+def check_losses(state: State) -> None:
+    """Refuse to go on with a method that trains once the loss of a node is no number.
+
+    Such a method keeps in its memory which training broke first (`broke`, -1 for none; training 0
+    comes before the first round).
+    """
+    if not isinstance(state.memory, dict) or "broke" not in state.memory:
+        return
+    broke = np.asarray(state.memory["broke"])
+    if (broke < 0).all():
+        return
+    *replica, node = np.argwhere(broke == broke[broke >= 0].min())[0].tolist()
+    first = int(broke[broke >= 0].min())
+    when = f"round {first}, while adapting" if first else "the training before round 1 (init)"
+    raise Diverged(
+        f"the loss of node {node}{f' of replica {replica[0]}' if replica else ''} became infinite "
+        f"or NaN in {when}; {int((broke >= 0).sum())} of {broke.size} nodes broke down. "
+        "Take a smaller lr, momentum or step"
+    )
 
 
 def size_of(tree: Tree) -> int:

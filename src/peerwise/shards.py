@@ -8,7 +8,7 @@ import numpy as np
 from peerwise.core import Shard
 from peerwise.errors import BadData
 
-__all__ = ["Group", "Shards", "pack", "pooled", "roomy"]
+__all__ = ["Group", "Shards", "pack", "pack_alike", "pooled", "roomy"]
 
 GROWTH = 1.5  # a group holds shards down to 1/GROWTH of its largest: padding costs a third at most
 
@@ -64,6 +64,45 @@ def roomy(rows: int) -> int:
     return size
 
 
+def _cuts(sizes: np.ndarray) -> list[tuple[int, int, int]]:
+    """Groups of falling sizes: from which, up to which, and the rows that each is padded to."""
+    cuts, start = [], 0
+    while start < sizes.size:
+        length = max(int(sizes[start]), 1)
+        count = int((sizes[start:] * GROWTH > length).sum()) if length > 1 else sizes.size - start
+        cuts.append((start, start + max(count, 1), length))
+        start = cuts[-1][1]
+    return cuts
+
+
+def _sizes(rows: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([len(r) for r in rows], dtype=np.int64)
+
+
+def _grouped(
+    x: np.ndarray,
+    y: np.ndarray,
+    rows: Sequence[np.ndarray],
+    cuts: Sequence[tuple[int, int, int]],
+) -> Shards:
+    sizes = _sizes(rows)
+    if sizes.sum() == 0:
+        raise BadData("no node holds any row: give at least one row to at least one node")
+    flat = np.concatenate([np.asarray(r, dtype=np.int64) for r in rows])
+    starts = np.cumsum(sizes) - sizes
+    order = np.argsort(-sizes, kind="stable")
+    kind = x.dtype if np.issubdtype(x.dtype, np.floating) else np.float32
+    groups = []
+    for start, stop, length in cuts:
+        nodes = np.sort(order[start:stop])
+        column = np.arange(length)
+        real = column < sizes[nodes][:, None]
+        index = flat[np.where(real, starts[nodes][:, None] + column, 0)]
+        shard = Shard(x[index], y[index].astype(np.int32), real.astype(kind))
+        groups.append(Group(nodes.astype(np.int32), shard))
+    return Shards(tuple(groups))
+
+
 def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
     """Deal `x[rows[v]], y[rows[v]]` to node v. A node may hold no rows; the network may not.
 
@@ -72,25 +111,23 @@ def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
     >>> shards.n, [tuple(map(int, g.nodes)) for g in shards.groups]
     (3, [(0,), (1, 2)])
     """
-    sizes = np.array([len(r) for r in rows], dtype=np.int64)
-    if sizes.sum() == 0:
-        raise BadData("no node holds any row: give at least one row to at least one node")
-    flat = np.concatenate([np.asarray(r, dtype=np.int64) for r in rows])
-    starts = np.cumsum(sizes) - sizes
-    groups = []
-    left = np.argsort(-sizes, kind="stable")
-    while left.size:
-        length = max(int(sizes[left[0]]), 1)
-        count = int((sizes[left] * GROWTH > length).sum()) if length > 1 else left.size
-        nodes = np.sort(left[: max(count, 1)])
-        left = left[max(count, 1) :]
-        column = np.arange(length)
-        real = column < sizes[nodes][:, None]
-        index = flat[np.where(real, starts[nodes][:, None] + column, 0)]
-        weight = real.astype(x.dtype if np.issubdtype(x.dtype, np.floating) else np.float32)
-        shard = Shard(x[index], y[index].astype(np.int32), weight)
-        groups.append(Group(nodes.astype(np.int32), shard))
-    return Shards(tuple(groups))
+    return _grouped(x, y, rows, _cuts(-np.sort(-_sizes(rows))))
+
+
+def pack_alike(x: np.ndarray, y: np.ndarray, deals: Sequence[Sequence[np.ndarray]]) -> list[Shards]:
+    """One table dealt in several ways to as many nodes, in equal shapes: replicas run side by side.
+
+    The largest shards of all deals have one length, and so on down.
+
+    >>> import numpy as np
+    >>> a, b = np.split(np.arange(6), [5]), np.split(np.arange(6), [2])
+    >>> [s.groups[0].shard.x.shape for s in pack_alike(np.zeros((6, 2)), np.zeros(6), [a, b])]
+    [(1, 5, 2), (1, 5, 2)]
+    """
+    if len({len(rows) for rows in deals}) != 1:
+        raise BadData("deals that run side by side must have as many nodes each")
+    largest = np.max([-np.sort(-_sizes(rows)) for rows in deals], axis=0)
+    return [_grouped(x, y, rows, _cuts(largest)) for rows in deals]
 
 
 def pooled(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
-from peerwise.combine.apply import all_finite, one_node
+from peerwise.combine.apply import all_finite, one_node, take_parts
 from peerwise.core import Inbox, Message, Method, Shard, State, Tree
 from peerwise.runtime import ADAPT, CHANNEL, INIT, LINKS, MESSAGE, Probe, Run, stage_key
 from peerwise.shards import Shards
@@ -30,6 +30,13 @@ def _stack(trees: list[Tree]) -> Tree:
 
 def _finite(message: Tree) -> bool:
     return bool(all_finite(jax.tree.map(lambda a: a[None], message))[0])
+
+
+def _memory(states: list[State]) -> Tree:
+    """Which training of each node broke down first, where a method keeps that."""
+    kept = [s.memory for s in states]
+    known = isinstance(kept[0], dict) and "broke" in kept[0]
+    return {"broke": jnp.stack([m["broke"] for m in kept])} if known else None
 
 
 def _mailboxes(topology: Topology, t: int) -> dict[int, np.ndarray]:
@@ -78,6 +85,7 @@ def walk(
         shard = [runtime.cast(shards.of(i), dtype) for i in range(n)]
         message, adapt = jax.jit(method.message), jax.jit(method.adapt)
         combine = jax.jit(partial(one_node, method.combine, hears_itself=topology.server))
+        take = jax.jit(partial(take_parts, method))
         states = [jax.jit(method.init)(stage_key(key, INIT, 0, i), shard[i]) for i in range(n)]
         blank = _blank_part(method, states[0], shard[0])
         slots = _blank_slots(blank, topology) if method.reply else None
@@ -96,7 +104,7 @@ def walk(
             src, _, weight, age = (np.asarray(a) for a in links)
             boxes = _mailboxes(topology, t)
             said = _replies(method, states, shard, slots) if slots is not None else None
-            values = []
+            values, told = [], []
             for i in range(n):
                 dtype = runtime.float_of(sent[t][i])
                 inbox = _open(boxes[i], sent, src, weight, age, t, dtype)
@@ -106,10 +114,14 @@ def walk(
                     to_me = {j: said[j][i] for j in slots[i]}
                     inbox = _deliver(inbox, boxes[i], src, slots[i], to_me, blank, sent[t], t)
                 values.append(combine(states[i].value, sent[t][i].note, inbox))
+                told.append((inbox.part, inbox.weight))
             states = [State(value, s.memory) for value, s in zip(values, states, strict=True)]
+            if method.take is not None:
+                states = [take(state, *parts) for state, parts in zip(states, told, strict=True)]
             look("combine", t)
             states = [adapt(stage_key(key, ADAPT, t, i), states[i], shard[i]) for i in range(n)]
             look("adapt", t)
+            runtime.check_losses(State(None, _memory(states)))
             messages += topology.links_per_round(t)
         size = runtime.size_of((jax.eval_shape(method.message, key, states[0]), blank))
         history = {stage: _stack(list(s)) for stage, s in seen.items() if s}

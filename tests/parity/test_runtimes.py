@@ -140,7 +140,7 @@ def test_all_runtimes_agree(name, precision):
 
 def test_nodes_in_blocks_are_as_nodes_at_once(monkeypatch):
     """Many nodes learn a block after the other; here two blocks of four, which share a node."""
-    monkeypatch.setattr(importlib.import_module("peerwise.simulate"), "BLOCK", 4)
+    monkeypatch.setattr(importlib.import_module("peerwise.simulate.nodes"), "BLOCK", 4)
     method = crc(MODEL, m0=81.0)  # compiled for these blocks and for nothing else
     shards, tree = pack(*rows([3] * 7)), topologies.random_tree(7)
     options = {"precision": "float64", "probe": look, "at": [1, 3]}

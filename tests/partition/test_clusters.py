@@ -40,7 +40,7 @@ def test_a_node_that_straddles_clusters_holds_near_ones():
 
 
 def test_several_nodes_share_a_cluster_beyond_the_limit(monkeypatch):
-    monkeypatch.setattr(partition, "CLUSTERS", 4)
+    monkeypatch.setattr(partition.ways, "CLUSTERS", 4)
     x, which = blobs(CORNERS, 30)
     rows = partition.clusters(rng(), x, which, np.full(12, 10))
     assert all(np.unique(which[r]).size == 1 for r in rows)

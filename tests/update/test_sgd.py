@@ -34,7 +34,8 @@ def shard(m=23, padded=0, seed=0):
 def trained(rows, key=KEY, **options):
     made = trainer(NET, options.pop("loss", cross_entropy()), **options)
     weights = NET.init(jax.random.key(7))
-    return made.train(key, weights, made.begin(weights), rows)
+    epochs = made.epochs(jax.random.key(8))
+    return made.train(key, weights, made.optimiser(weights), epochs, None, rows)
 
 
 # --- losses

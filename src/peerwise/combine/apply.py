@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Inbox, Mean, Slots, Tree
+from peerwise.core import Array, Inbox, Mean, Method, Slots, State, Tree
 
-__all__ = ["Heard", "all_finite", "network", "one_node"]
+__all__ = ["Heard", "all_finite", "network", "one_node", "take_parts"]
 
 UNROLLED = 16  # slots accumulated without a loop: faster on a CPU up to about this many
 
@@ -90,6 +90,16 @@ def one_node(
 
     mean = jax.tree.map(leaf, charted, jax.vmap(rule.chart.to)(inbox.value), _powers(rule, charted))
     return rule.step(own, rule.chart.back(mean))
+
+
+def take_parts(method: Method, state: State, part: Tree, weight: Array) -> State:
+    """One node with what its neighbours said to it alone, summed slot by slot (`Method.take`)."""
+
+    def leaf(parts: Array) -> Array:
+        start = jnp.zeros(parts.shape[1:], parts.dtype)
+        return _slot_by_slot(parts.shape[0], lambda k, s: _add(s, weight[k], parts[k]), start)
+
+    return method.take(state, jax.tree.map(leaf, part))  # type: ignore[misc]
 
 
 class Heard(NamedTuple):

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from peerwise.data import emnist
 from peerwise.errors import BadFile, PeerwiseError
 
 __all__ = ["idx_parts", "read_columns", "read_frame", "read_npz", "sheet_parts"]
@@ -116,7 +117,8 @@ def _idx(path: Path) -> Array:
         if raw[:3] != b"\0\0\x08":
             raise BadFile(f"'{path}' is not an idx file of bytes")
         shape = np.frombuffer(raw, ">i4", count=raw[3], offset=4)
-        return np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
+        array = np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
+    return emnist.mended(path.name, array)
 
 
 def sheet_parts(paths: list[Path], shape: Sequence[int]) -> dict[str, tuple[Array, Array]]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from peerwise.data import manifest
+from peerwise.data import emnist, manifest
 from peerwise.data.columns import factorise
 from peerwise.data.formats import (
     TABULAR,
@@ -53,6 +53,7 @@ def load(name: str | Path, *, folder: str | Path | None = None, target: str | No
 
     The folder is `folder` or the one the environment variable PEERWISE_DATA names, and its sets
     go before bundled ones. A file needs `target`; elsewhere it replaces the source's own.
+    "emnist_letters" needs no manifest, only its published files in the folder or in emnist/.
 
     >>> load("iris").frame.shape
     (150, 4)
@@ -70,6 +71,11 @@ def load(name: str | Path, *, folder: str | Path | None = None, target: str | No
         return _bundled(wanted, target)
     if Path(wanted).is_file():
         raise BadFile(f"'{wanted}' is neither of {' nor '.join(TABULAR)}; save it as one of them")
+    if wanted == emnist.NAME:
+        raise BadFile(
+            f"'{wanted}' is not at hand; copy {', '.join(emnist.FILES)} into the data folder,"
+            f" which `folder` or {manifest.FOLDER_VARIABLE} names"
+        )
     error = UnknownName("data set", wanted, {*entries, *BUNDLED})
     if home is None:
         error.args = (f"{error} (no data folder is set; {manifest.FOLDER_VARIABLE} names one)",)
@@ -188,6 +194,8 @@ def _images(paths: list[Path], entry: Entry, target: str | None) -> Table:
     _known_target(entry["name"], target or LABEL, [LABEL])
     is_idx = all("ubyte" in p.name for p in paths)
     parts = idx_parts(paths) if is_idx else sheet_parts(paths, _shape(entry))
+    if emnist.is_letters(paths):
+        entry = {"class_names": emnist.CLASSES} | entry
     if not parts:
         raise BadFile(f"the labels of '{entry['name']}' must be called train or test")
     for part, (x, y) in parts.items():

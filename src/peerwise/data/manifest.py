@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from peerwise.data.emnist import published
 from peerwise.errors import BadFile, UnknownName
 
 __all__ = ["find_folder", "read_manifest", "verify"]
@@ -31,9 +32,11 @@ def find_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def read_manifest(folder: Path) -> dict[str, Entry]:
-    """The entries of the folder's manifest by name, in the order of the file."""
-    path = folder / MANIFEST
+    """The entries of the folder's manifest by name, after published files that need none."""
+    path, unlisted = folder / MANIFEST, published(folder)
     if not path.is_file():
+        if unlisted:
+            return unlisted
         raise BadFile(f"'{folder}' is not a data folder: it has no {MANIFEST}")
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -51,7 +54,7 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
         if entry["name"] in entries:
             raise BadFile(f"'{path}' lists '{entry['name']}' twice; rename one")
         entries[entry["name"]] = entry
-    return entries
+    return unlisted | entries
 
 
 def text(entry: Entry, key: str) -> str:
@@ -88,7 +91,8 @@ def whole_files(folder: Path, entry: Entry) -> list[Path]:
     for part in _parts(entry):
         path = folder / part["file"]
         if not path.is_file():
-            raise BadFile(f"'{path}', which {MANIFEST} lists for '{entry['name']}', is not there")
+            by = f"which {MANIFEST} lists for" if entry.get("listed", True) else "a file of"
+            raise BadFile(f"'{path}', {by} '{entry['name']}', is not there; copy it there")
         size, told = path.stat().st_size, part.get("bytes")
         if told is not None and size != told:
             raise BadFile(f"'{path}' has {size} bytes and should have {told}; copy it again")

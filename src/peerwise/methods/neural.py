@@ -6,6 +6,7 @@ methods that it is compared with. A round is: tell the neighbours one's weights,
 A node trains once before the first round.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,13 +15,13 @@ import jax.numpy as jnp
 
 from peerwise.combine import weigh as weighing
 from peerwise.combine.step import toward
-from peerwise.core import Array, Mean, Message, Method, Shard, State, Tree
-from peerwise.errors import UnknownName
+from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, State, Tree
+from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.sgd import trainer
+from peerwise.update.sgd import Trained, gradient, trainer
 
-__all__ = ["cfa", "decavg", "decdiff", "fedavg", "isolated_net"]
+__all__ = ["cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net"]
 
 STARTS = ("own", "common")  # whether nodes begin with weights of their own
 
@@ -75,6 +76,77 @@ def isolated_net(
     return _neural(net, loss, Mean(weighing.alone()), start, **training)
 
 
+def cfa_ge(
+    net: Net,
+    *,
+    epsilon: float | None = None,
+    step: float = 0.025,
+    smoothing: float | None = None,
+    rows: int | None = None,
+    loss: Loss | None = None,
+    start: str = "own",
+    **training: Any,
+) -> Method:
+    """CFA with gradient exchange: neighbours return gradients of one's model on their rows.
+
+    Savazzi, Nicoli and Rampa (2020), in two stages: what a node hears in a round are gradients of
+    the model that it told the round before. Their sum by trust, times `step`, is taken off after
+    the mix of CFA; with `smoothing` its moving average (MEWMA; the authors' is .99 on the newest).
+    `rows`: a neighbour uses at most so many of its rows, evenly spaced, others in every round.
+    A reply is as large as a message, so that twice the bytes are sent.
+    """
+    if not step > 0 or (smoothing is not None and not 0 < smoothing <= 1):
+        raise BadSetting(f"step must be above 0 and smoothing in (0, 1], got {step}, {smoothing}")
+    if rows is not None and rows < 1:
+        raise BadSetting(f"rows must be 1 or more, got {rows}")
+    method = _neural(net, loss, Mean(weighing.cfa(epsilon)), start, **training)
+    return _with_gradients(method, net, loss or cross_entropy(), step, smoothing, rows)
+
+
+@cache
+def _with_gradients(
+    method: Method, net: Net, loss: Loss, step: float, smoothing: float | None, rows: int | None
+) -> Method:
+    slope = gradient(net, loss)
+
+    def init(begin: Any) -> Any:
+        def wrapped(key: Array, shard: Shard) -> Any:
+            now = begin(key, shard)
+            pull = jax.tree.map(jnp.zeros_like, now.weights)
+            return now._replace(kept={**now.kept, "pull": pull})
+
+        return wrapped
+
+    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
+        found = slope(heard.value, _some(shard, rows, state.memory["trained"]))
+        has = (heard.weight > 0) & (state.memory["size"] > 0)
+        return jax.tree.map(lambda g: jnp.where(has, g, 0), found)
+
+    def take(state: State, total: Tree) -> State:
+        memory = state.memory
+        if smoothing is not None:
+            old = memory["pull"]
+            total = jax.tree.map(lambda g, p: smoothing * g + (1 - smoothing) * p, total, old)
+            memory = {**memory, "pull": total}
+        return State(jax.tree.map(lambda w, g: w - step * g, state.value, total), memory)
+
+    begun = method.init
+    if smoothing is not None:
+        begun = replace(begun, begin=init(begun.begin))  # type: ignore[type-var, attr-defined]
+    return method._replace(init=begun, reply=reply, take=take)
+
+
+def _some(shard: Shard, rows: int | None, turn: Array) -> Shard:
+    """At most `rows` of the real rows of a shard, evenly spaced, from another one every turn."""
+    m = shard.weight.shape[0]
+    if rows is None or rows >= m:
+        return shard
+    real = jnp.maximum((shard.weight > 0).sum(), 1)
+    place = (turn + jnp.arange(rows) * real // rows) % real
+    weight = jnp.where(jnp.arange(rows) < real, shard.weight[place], 0)
+    return Shard(shard.x[place], shard.y[place], weight)
+
+
 def _neural(
     net: Net, loss: Loss | None, rule: Mean, start: str, *, keep: bool = False, **training: Any
 ) -> Method:
@@ -91,31 +163,46 @@ def _built(
     """`keep`: the optimiser's state survives from round to round instead of starting anew."""
     local = trainer(net, loss, **dict(training))
 
-    def learn(key: Array, weights: Tree, memory: dict[str, Any], shard: Shard) -> State:
-        begin = memory["optimiser"] if keep else local.begin(weights)
-        found = local.train(key, weights, begin, shard)
-        told = {"loss": found.loss, "steps": memory["steps"] + found.steps}
-        kept = {"optimiser": found.optimiser} if keep else {}
-        return State(found.weights, {**memory, **told, **kept})
-
-    def init(key: Array, shard: Shard) -> State:
-        first, second = jax.random.split(key)
+    def begin(key: Array, shard: Shard) -> Trained:
+        first, second, third = jax.random.split(key, 3)
         weights = net.init(jax.random.key(0) if start == "common" else first)
         weights = jax.tree.map(lambda a: a.astype(shard.x.dtype), weights)
+        zero = jnp.zeros((), jnp.int32)
         memory: dict[str, Any] = {
             "size": shard.weight.sum(),
-            "steps": jnp.zeros((), jnp.int32),
-            **({"optimiser": local.begin(weights)} if keep else {}),
+            "epochs": local.epochs(third),
+            "steps": zero,
+            "trained": zero,
+            "broke": zero - 1,
         }
-        return learn(second, weights, memory, shard)
+        optimiser = local.optimiser(weights)
+        return local.train.begin(second, weights, optimiser, memory["epochs"], memory, shard)
+
+    def again(key: Array, state: State, shard: Shard) -> Trained:
+        memory = dict(state.memory)
+        kept = memory.pop("optimiser") if keep else None
+        state_of = kept if keep else local.optimiser(state.value)
+        return local.train.begin(key, state.value, state_of, memory["epochs"], memory, shard)
+
+    def end(now: Trained) -> State:
+        found, memory = local.train.end(now), now.kept
+        fine = jnp.isfinite(found.loss)
+        told = {
+            "loss": found.loss,
+            "steps": memory["steps"] + found.steps,
+            "trained": memory["trained"] + 1,
+            # the first training whose loss was no number; -1: none
+            "broke": jnp.where((memory["broke"] < 0) & ~fine, memory["trained"], memory["broke"]),
+            **({"optimiser": found.optimiser} if keep else {}),
+        }
+        return State(found.weights, {**memory, **told})
 
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {"size": state.memory["size"]})
 
-    def adapt(key: Array, state: State, shard: Shard) -> State:
-        return learn(key, state.value, state.memory, shard)
-
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return jax.nn.log_softmax(net.logits(value, x))
 
+    init = replace(local.train, begin=begin, end=end)
+    adapt = replace(local.train, begin=again, end=end)
     return Method(init, message, rule, adapt, predict)

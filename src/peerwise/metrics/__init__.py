@@ -8,6 +8,14 @@ from peerwise.metrics.clinical import (
     report,
     should_join,
 )
+from peerwise.metrics.curves import (
+    Reached,
+    box,
+    characteristic_time,
+    characteristic_times,
+    confidence,
+    traffic,
+)
 from peerwise.metrics.probes import (
     bytes_per_link,
     consensus,
@@ -22,8 +30,13 @@ from peerwise.metrics.probes import (
 
 __all__ = [
     "Difference",
+    "Reached",
+    "box",
     "by_node",
     "bytes_per_link",
+    "characteristic_time",
+    "characteristic_times",
+    "confidence",
     "confusion",
     "consensus",
     "difference",
@@ -36,4 +49,5 @@ __all__ = [
     "rounds_to_gap",
     "should_join",
     "together",
+    "traffic",
 ]

@@ -1,24 +1,25 @@
 """Local training of a net: mini-batches of a node's own rows, epoch by epoch.
 
 Rows of weight 0 are padding: they come last in every epoch's order, and a batch of nothing else
-changes nothing. Batches beyond a node's own rows cost time but no step, so that nodes of a group
-of like sizes (see `shards`) train side by side at the price of the largest among them.
+changes nothing. Batches beyond a node's own rows cost time but no step.
 """
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from peerwise.core import Array, Shard, Tree
+from peerwise.core import Array, Batched, Shard, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss
 
-__all__ = ["OPTIMISERS", "Trained", "Trainer", "trainer"]
+__all__ = ["OPTIMISERS", "Trained", "Trainer", "gradient", "trainer"]
+
+ROWS = 1024  # scored at a time when a loss over all rows is needed
 
 
 def _sgd(lr: float, momentum: float) -> optax.GradientTransformation:
@@ -37,19 +38,96 @@ OPTIMISERS: dict[str, Callable[[float, float], optax.GradientTransformation]] = 
 
 
 class Trained(NamedTuple):
-    """What a node has after a round of training."""
+    """Where a node's training is, and what it has in the end."""
 
     weights: Tree
     optimiser: Tree
-    loss: Array  # mean over the rows of the last epoch (of all steps), before each step
+    key: Array  # raw data of the key
+    total: Array  # loss of the rows of the last epoch (of all steps), before each step
+    rows: Array  # of the last epoch
     steps: Array  # how many changed anything
+    epochs: Array  # how many this node does
+    stopping: Tree  # None, or the best weights, their loss, and epochs since
+    kept: Tree  # whatever the caller wants to find again
+
+    @property
+    def loss(self) -> Array:
+        """The mean over the rows of the last epoch, before each step."""
+        return self.total / jnp.maximum(self.rows, 1e-30)
 
 
 class Trainer(NamedTuple):
     """Local training as functions of one node."""
 
-    begin: Callable[[Tree], Tree]  # weights -> state of the optimiser
-    train: Callable[[Array, Tree, Tree, Shard], Trained]  # key, weights, optimiser, shard
+    optimiser: Callable[[Tree], Tree]  # weights -> state of the optimiser
+    epochs: Callable[[Array], Array]  # key -> how many epochs a node does a round
+    train: Batched  # key, weights, optimiser, epochs, kept, shard -> `Trained`
+
+
+def _checked(
+    epochs: int | tuple[int, int], steps: int | None, batch: int, lr: float, momentum: float,
+    weight_decay: float, optimiser: str, validation: float, patience: int,
+) -> tuple[int, int]:  # fmt: skip
+    """The least and most epochs, if everything makes sense."""
+    low, high = (epochs, epochs) if isinstance(epochs, int) else tuple(epochs)
+    if not 1 <= low <= high or batch < 1 or (steps is not None and steps < 1):
+        raise BadSetting(f"epochs, steps and batch must be 1 or more: {epochs}, {steps}, {batch}")
+    if not lr > 0 or not 0 <= momentum < 1 or weight_decay < 0:
+        raise BadSetting(
+            f"lr must be above 0, momentum in [0, 1), weight_decay 0 or more, got {lr}, "
+            f"{momentum}, {weight_decay}"
+        )
+    if not 0 <= validation < 1 or patience < 1:
+        raise BadSetting(
+            f"validation must be in [0, 1) and patience 1 or more, got {validation}, {patience}"
+        )
+    if steps is not None and (validation or epochs != 1):
+        raise BadSetting("give steps, or epochs (and early stopping after each), not both")
+    if optimiser not in OPTIMISERS:
+        raise UnknownName("optimiser", optimiser, OPTIMISERS)
+    return low, high
+
+
+def _mean_loss(net: Net, loss: Loss) -> Callable[[Tree, Shard, Array | None], Array]:
+    def mean(weights: Tree, rows: Shard, key: Array | None) -> Array:
+        w = rows.weight.astype(rows.x.dtype)
+        logits = (
+            net.logits(weights, rows.x, key)
+            if getattr(net, "noisy", False)
+            else net.logits(weights, rows.x)
+        )
+        return (loss(logits, rows.y) * w).sum() / jnp.maximum(w.sum(), 1e-30)
+
+    return mean
+
+
+def _over_rows(f: Callable[[Shard], Tree], shard: Shard) -> Tree:
+    """The mean of f over the rows of a shard, which f gives for a block of them."""
+    m = shard.weight.shape[0]
+    count = -(-m // ROWS)
+    if count == 1:
+        return f(shard)
+    size = -(-m // count)
+    blocks = jax.tree.map(
+        lambda a: jnp.pad(a, [(0, count * size - m)] + [(0, 0)] * (a.ndim - 1)).reshape(
+            count, size, *a.shape[1:]
+        ),
+        shard,
+    )
+
+    def add(total: Tree, block: Shard) -> tuple[Tree, None]:
+        share = block.weight.sum() / jnp.maximum(shard.weight.sum(), 1e-30)
+        found = f(block)
+        return jax.tree.map(lambda s, a: s + share.astype(a.dtype) * a, total, found), None
+
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, shard))
+    return jax.lax.scan(add, blank, blocks)[0]
+
+
+def gradient(net: Net, loss: Loss) -> Callable[[Tree, Shard], Tree]:
+    """weights, shard -> the gradient of the mean loss over all its rows, dropout off."""
+    mean = _mean_loss(net, loss)
+    return lambda weights, shard: _over_rows(lambda b: jax.grad(mean)(weights, b, None), shard)
 
 
 @cache
@@ -57,87 +135,122 @@ def trainer(
     net: Net,
     loss: Loss,
     *,
-    epochs: int = 1,
+    epochs: int | tuple[int, int] = 1,
     steps: int | None = None,
     batch: int = 32,
     optimiser: str = "sgd",
     lr: float = 0.001,
     momentum: float = 0.5,
     weight_decay: float = 0.0,
+    validation: float = 0.0,
+    patience: int = 1,
 ) -> Trainer:
     """Training for `epochs` passes over the rows, or for `steps` batches drawn with replacement.
 
-    The last batch of an epoch may be smaller, and counts as one. `weight_decay` is added to the
-    gradient before the momentum, as in PyTorch.
+    A range of epochs (low, high) lets every node draw its own number once and for all. The last
+    batch of an epoch may be smaller, and counts as one; so does a shard smaller than a batch.
+    `weight_decay` is added to the gradient before the momentum, as in PyTorch. With a share of rows
+    for `validation` (evenly spaced ones, never trained on), a node stops after `patience` epochs
+    without a lower loss on them and keeps the best weights of the round.
     """
-    if epochs < 1 or batch < 1 or (steps is not None and steps < 1):
-        raise BadSetting(f"epochs, steps and batch must be 1 or more: {epochs}, {steps}, {batch}")
-    if not lr > 0 or not 0 <= momentum < 1 or weight_decay < 0:
-        raise BadSetting(
-            f"lr must be above 0, momentum in [0, 1), weight_decay 0 or more, got {lr}, "
-            f"{momentum}, {weight_decay}"
-        )
-    if optimiser not in OPTIMISERS:
-        raise UnknownName("optimiser", optimiser, OPTIMISERS)
+    low, high = _checked(
+        epochs, steps, batch, lr, momentum, weight_decay, optimiser, validation, patience
+    )
     parts = [optax.add_decayed_weights(weight_decay)] if weight_decay else []
     step_by = optax.chain(*parts, OPTIMISERS[optimiser](lr, momentum))
+    mean_loss = _mean_loss(net, loss)
 
-    def mean_loss(weights: Tree, x: Array, y: Array, w: Array) -> Array:
-        each = loss(net.logits(weights, x), y)
-        return (each * w).sum() / jnp.maximum(w.sum(), 1e-30)
+    def held_out(shard: Shard) -> Array:
+        """Which rows are for validation: spread evenly over the shard."""
+        i = jnp.arange(shard.weight.shape[0], dtype=jnp.float32)
+        return jnp.floor((i + 1) * validation) > jnp.floor(i * validation)
 
-    def step(carry: Any, shard: Shard, place: Array, w: Array) -> Any:
-        """One batch: the rows at `place`, weighted by w; a batch of nothing changes nothing."""
-        weights, state, total, rows, done = carry
-        found, gradient = jax.value_and_grad(mean_loss)(
-            weights, shard.x[place], shard.y[place], w.astype(shard.x.dtype)
-        )
-        move, new = step_by.update(gradient, state, weights)
-        go = w.sum() > 0
-        moved = (optax.apply_updates(weights, move), new)
-        weights, state = jax.tree.map(lambda a, b: jnp.where(go, a, b), moved, (weights, state))
-        total = total + jnp.where(go, found.astype(jnp.float32) * w.sum(), 0)
-        return weights, state, total, rows + w.sum(), done + go
+    def trained_on(shard: Shard) -> Array:
+        kept = shard.weight.astype(jnp.float32)
+        return jnp.where(held_out(shard), 0, kept) if validation else kept
 
-    def by_epochs(key: Array, carry: Any, shard: Shard) -> Any:
-        m = shard.weight.shape[0]
-        count = -(-m // batch)
-        weight = shard.weight.astype(jnp.float32)
+    def own_epochs(key: Array) -> Array:
+        return jax.random.randint(key, (), low, high + 1, jnp.int32)
 
-        def one_epoch(e: Any, carry: Any) -> Any:
-            # Drawn in float32 whatever the precision; real rows first, in random order.
-            draw = jax.random.uniform(jax.random.fold_in(key, e), (m,), jnp.float32)
-            order = jnp.argsort(jnp.where(weight > 0, draw, 2.0))
-            order = jnp.concatenate([order, jnp.full(count * batch - m, m, order.dtype)])
-
-            def one_batch(b: Any, inner: Any) -> Any:
-                place = jax.lax.dynamic_slice_in_dim(order, b * batch, batch)
-                w = jnp.where(place < m, weight[jnp.minimum(place, m - 1)], 0)
-                return step(inner, shard, jnp.minimum(place, m - 1), w)
-
-            weights, state, _, _, done = carry
-            zero = jnp.zeros((), jnp.float32)
-            return jax.lax.fori_loop(0, count, one_batch, (weights, state, zero, zero, done))
-
-        return jax.lax.fori_loop(0, epochs, one_epoch, carry)
-
-    def by_steps(key: Array, carry: Any, shard: Shard) -> Any:
-        weight = shard.weight.astype(jnp.float32)
-        place_of = jnp.argsort(weight <= 0)  # real rows first
-        real = (weight > 0).sum()
-
-        def one_batch(i: Any, inner: Any) -> Any:
-            draw = jax.random.uniform(jax.random.fold_in(key, i), (batch,), jnp.float32)
-            place = place_of[jnp.minimum((draw * real).astype(jnp.int32), jnp.maximum(real - 1, 0))]
-            return step(inner, shard, place, weight[place])
-
-        return jax.lax.fori_loop(0, steps, one_batch, carry)
-
-    def train(key: Array, weights: Tree, state: Tree, shard: Shard) -> Trained:
+    def begin(
+        key: Array, weights: Tree, state: Tree, own: Array, kept: Tree, shard: Shard
+    ) -> Trained:
         zero = jnp.zeros((), jnp.float32)
-        begin = (weights, state, zero, zero, jnp.zeros((), jnp.int32))
-        run = by_epochs if steps is None else by_steps
-        weights, state, total, rows, done = run(key, begin, shard)
-        return Trained(weights, state, total / jnp.maximum(rows, 1e-30), done)
+        none = (weights, jnp.full((), jnp.inf, jnp.float32), jnp.zeros((), jnp.int32))
+        begun = jnp.zeros((), jnp.int32)
+        raw = jax.random.key_data(key)
+        stopping = none if validation else None
+        return Trained(weights, state, raw, zero, zero, begun, own, stopping, kept)
 
-    return Trainer(step_by.init, train)
+    def step(now: Trained, rows: Shard) -> Trained:
+        """One batch; a batch of nothing changes nothing."""
+        key = None
+        if getattr(net, "noisy", False):
+            key = jax.random.fold_in(jax.random.wrap_key_data(now.key), -1 - now.steps)
+        found, slope = jax.value_and_grad(mean_loss)(now.weights, rows, key)
+        move, new = step_by.update(slope, now.optimiser, now.weights)
+        count = rows.weight.astype(jnp.float32).sum()
+        go = count > 0
+        weights, state = jax.tree.map(
+            lambda a, b: jnp.where(go, a, b),
+            (optax.apply_updates(now.weights, move), new),
+            (now.weights, now.optimiser),
+        )
+        return now._replace(
+            weights=weights,
+            optimiser=state,
+            total=now.total + jnp.where(go, found.astype(jnp.float32) * count, 0),
+            rows=now.rows + count,
+            steps=now.steps + go,
+        )
+
+    def by_epochs(now: Trained, e: Array, shard: Shard) -> tuple[Trained, Array]:
+        """The rows of an epoch: real ones first in random order, none if the node is done."""
+        m = shard.weight.shape[0]
+        # Drawn in float32 whatever the precision, so that it does not change the order.
+        key = jax.random.fold_in(jax.random.wrap_key_data(now.key), e)
+        draw = jax.random.uniform(key, (m,), jnp.float32)
+        used = trained_on(shard) > 0
+        order = jnp.argsort(jnp.where(used, draw, 2.0)).astype(jnp.int32)
+        goes = e < now.epochs
+        if now.stopping is not None:
+            goes &= now.stopping[2] < patience
+        order = jnp.where(goes & (jnp.arange(m) < used.sum()), order, m)
+        place = jnp.concatenate([order, jnp.full(-m % batch, m, jnp.int32)])
+        blank = jnp.where(goes, 0.0, 1.0).astype(jnp.float32)
+        return now._replace(total=now.total * blank, rows=now.rows * blank), place
+
+    def by_steps(now: Trained, e: Array, shard: Shard) -> tuple[Trained, Array]:
+        m = shard.weight.shape[0]
+        place_of = jnp.argsort(shard.weight <= 0).astype(jnp.int32)  # real rows first
+        real = (shard.weight > 0).sum()
+
+        def one(i: Array) -> Array:
+            key = jax.random.fold_in(jax.random.wrap_key_data(now.key), i)
+            draw = jax.random.uniform(key, (batch,), jnp.float32)
+            place = place_of[jnp.minimum((draw * real).astype(jnp.int32), jnp.maximum(real - 1, 0))]
+            return jnp.where(real > 0, place, m)
+
+        return now, jax.vmap(one)(jnp.arange(steps or 0)).reshape(-1)
+
+    def after(now: Trained, shard: Shard) -> Trained:
+        if now.stopping is None:
+            return now
+        best, least, waited = now.stopping
+        apart = shard._replace(weight=jnp.where(held_out(shard), shard.weight, 0))
+        seen = _over_rows(lambda b: mean_loss(now.weights, b, None), apart).astype(jnp.float32)
+        # without rows to validate on, the newest weights are the best
+        better = (seen < least) | ~(apart.weight.sum() > 0)
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
+        waited = jnp.where(better, 0, waited + 1)
+        return now._replace(stopping=(best, jnp.where(better, seen, least), waited))
+
+    def end(now: Trained) -> Trained:
+        return now if now.stopping is None else now._replace(weights=now.stopping[0])
+
+    def batches(m: int) -> int:
+        return -(-m // batch) if steps is None else steps
+
+    draw = by_epochs if steps is None else by_steps
+    train = Batched(begin, draw, step, after, end, high if steps is None else 1, batch, batches)  # type: ignore[arg-type]
+    return Trainer(step_by.init, own_epochs, train)

@@ -1,0 +1,162 @@
+"""Label skew by draws: each node's class mix, or each class's spread over the nodes, is random."""
+
+import numpy as np
+
+from peerwise.errors import BadData, BadSetting
+from peerwise.partition.rows import Rows, apportion, checked, cut, sized, whole
+from peerwise.partition.skew import gini_by_class
+
+__all__ = ["dirichlet", "truncated_zipf", "zipf"]
+
+DRAWS = 1000  # of a whole allocation before `zipf` gives up
+
+
+def _positive(alpha: float) -> None:
+    if not 0 < alpha < np.inf:
+        raise BadSetting(f"alpha must be above 0 and finite, got {alpha!r}")
+
+
+def dirichlet(
+    rng: np.random.Generator,
+    x: np.ndarray,
+    y: np.ndarray,
+    sizes: np.ndarray,
+    alpha: float = 0.5,
+) -> Rows:
+    """Label skew: every node draws its class mix from Dirichlet(alpha x the class frequencies).
+
+    A small alpha gives nodes of one class, a large one i.i.d. nodes. Nodes are served in random
+    order; one that finds a class used up takes from what is left, in proportion.
+
+    >>> x, y = np.zeros((4, 1)), np.array([1, 0, 1, 0])
+    >>> [len(rows) for rows in dirichlet(np.random.default_rng(0), x, y, np.array([1, 3]))]
+    [1, 3]
+    """
+    _positive(alpha)
+    sizes = checked(x, y, sizes)
+    used = rng.permutation(len(y))[: sizes.sum()]
+    _, code = np.unique(y, return_inverse=True)
+    prior = np.bincount(code) / code.size
+    order = used[np.argsort(code[used], kind="stable")]
+    left = np.bincount(code[used], minlength=prior.size)  # rows of each class not yet dealt
+    start = np.cumsum(left) - left
+    rows: Rows = [np.zeros(0, np.int64)] * sizes.size
+    for node in rng.permutation(sizes.size):
+        mix = rng.dirichlet(np.maximum(alpha * prior, 1e-100))  # 0 is not allowed
+        # Rounded at random, within 1: multinomial noise would add up in what the last nodes get.
+        upto = np.minimum(np.floor(np.cumsum(mix) * sizes[node] + rng.random()), sizes[node])
+        take = np.minimum(np.diff(upto, prepend=0).astype(np.int64), left)
+        take += rng.multivariate_hypergeometric(left - take, sizes[node] - take.sum())
+        rows[node] = np.concatenate([order[s : s + k] for s, k in zip(start, take, strict=True)])
+        start, left = start + take, left - take
+    return rows
+
+
+def truncated_zipf(
+    rng: np.random.Generator, shape: tuple[int, ...], alpha: float = 1.26, largest: int = 1000
+) -> np.ndarray:
+    """Draws from Zipf's law cut off at `largest`: k = 1, 2, ... is as likely as k^-alpha.
+
+    >>> truncated_zipf(np.random.default_rng(0), (5,), largest=1).tolist()
+    [1, 1, 1, 1, 1]
+    """
+    _positive(alpha)
+    weight = np.arange(1, whole("largest", largest, 1) + 1, dtype=float) ** -alpha
+    return rng.choice(weight.size, shape, p=weight / weight.sum()) + 1
+
+
+def zipf(
+    rng: np.random.Generator,
+    x: np.ndarray,
+    y: np.ndarray,
+    sizes: np.ndarray,
+    alpha: float = 1.26,
+    largest: int = 1000,
+    gini: tuple[float, float] | None = (0.7, 0.85),
+    least: int = 1,
+) -> Rows:
+    """Skew in classes and sizes: a node's share of each class is a draw from a truncated Zipf law.
+
+    The allocation of the DecDiff paper (section V, 3). Classes are dealt independently of each
+    other, each node gets `least` rows of every class or more, and the whole is drawn again until
+    the Gini index by class, averaged over classes, lies in `gini`; None takes the first draw. The
+    paper leaves open where the law is cut off and which Gini it means: 1000 and this one give its
+    range, while that of the nodes' totals is near 0.4 (`gini_by_class`, `gini_of_totals`).
+
+    Of `sizes` only the number of nodes and the sum count: how many rows a node gets follows from
+    the draw (`OWN_SIZES`). Where the table has more rows, each class is thinned in proportion.
+
+    >>> x, y = np.zeros((900, 1)), np.arange(900) % 3
+    >>> rows = zipf(np.random.default_rng(0), x, y, np.full(30, 30))
+    >>> sum(len(r) for r in rows), min(len(np.unique(y[r])) for r in rows)
+    (900, 3)
+    """
+    sizes = checked(x, y, sizes)
+    _range(gini)
+    classes, code = np.unique(y, return_inverse=True)
+    held = apportion(np.bincount(code), int(sizes.sum()))  # rows of each class that are dealt
+    needed = sizes.size * whole("least", least, 0)
+    if (held < needed).any():
+        rare = int(np.argmin(held))
+        raise BadData(
+            f"class {classes[rare]} has {held[rare]} of the {sizes.sum()} rows dealt, and "
+            f"{sizes.size} nodes of {least} or more need {needed}; deal more rows, take fewer "
+            "nodes or a smaller `least`, or leave the class out"
+        )
+    given = _skewed(rng, held, sizes.size, alpha, largest, gini, least)
+    dealt = [
+        cut(rng.permutation(np.flatnonzero(code == c))[: held[c]], given[:, c])
+        for c in range(classes.size)
+    ]
+    return [np.concatenate(parts) for parts in zip(*dealt, strict=True)]
+
+
+def _skewed(
+    rng: np.random.Generator,
+    held: np.ndarray,
+    nodes: int,
+    alpha: float,
+    largest: int,
+    gini: tuple[float, float] | None,
+    least: int,
+) -> np.ndarray:
+    """Rows of each class at each node [n, c], `held` [c] of each class, with a Gini in range."""
+
+    def draw() -> np.ndarray:
+        shares = truncated_zipf(rng, (held.size, nodes), alpha, largest)
+        given = [sized(share, int(m), least) for share, m in zip(shares, held, strict=True)]
+        return np.stack(given, axis=1)
+
+    if gini is None or not held.any():
+        return draw()
+    low, high = gini
+    here = held > 0  # a class without rows says nothing
+    # A class is most unequal where one node holds all that the others need not have.
+    limit = (1 - 1 / nodes) * float(np.mean(1 - nodes * least / held[here]))
+    few = f"{nodes} nodes of {least} rows or more of each class can reach {limit:.2f} at most"
+    if low > limit:
+        raise BadSetting(
+            f"a mean Gini index of {low} or more is out of reach: {few}; "
+            "take more nodes or rows, a lower range, or gini=None for any"
+        )
+    seen = []
+    for _ in range(DRAWS):
+        given = draw()
+        seen.append(float(gini_by_class(given)[here].mean()))
+        if low <= seen[-1] <= high:
+            return given
+    if max(seen) < low:
+        mend = f"{few}, and few nodes seldom come near: take more nodes or rows, a larger `largest`"
+    else:
+        mend = "take a smaller `largest`" if min(seen) > high else "the range is narrow: widen it"
+    raise BadSetting(
+        f"none of {DRAWS} draws had a mean Gini index between {low} and {high}; they had "
+        f"{min(seen):.2f} to {max(seen):.2f}; {mend}, take another range, or gini=None for any"
+    )
+
+
+def _range(gini: tuple[float, float] | None) -> None:
+    if gini is not None and not (np.shape(gini) == (2,) and 0 <= gini[0] <= gini[1] <= 1):
+        raise BadSetting(
+            f"gini must be a lowest and a highest value between 0 and 1, or None, got {gini!r}"
+        )

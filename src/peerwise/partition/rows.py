@@ -1,0 +1,72 @@
+"""What ways to deal rows have in common: checked sizes, chunks, whole numbers in proportion."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from peerwise.errors import BadData, BadSetting
+
+__all__ = ["Partition"]
+
+Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
+# Deals rows to nodes: rng, x [m, d], y [m], sizes [n] -> the rows of each node.
+Partition: TypeAlias = Callable[[np.random.Generator, np.ndarray, np.ndarray, np.ndarray], Rows]
+
+
+def whole(name: str, value: int, least: int) -> int:
+    """The value of a setting as an int, if it is a whole number and large enough."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise BadSetting(f"{name} must be a whole number, {least} or more, got {value!r}")
+    return int(value)
+
+
+def checked(x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The sizes as an array, if they and the table make sense."""
+    sizes = np.asarray(sizes)
+    if sizes.ndim != 1 or not sizes.size or sizes.dtype.kind not in "iu" or sizes.min() < 0:
+        raise BadSetting(f"sizes must be one whole number, 0 or more, for each node, got {sizes}")
+    if np.ndim(x) != 2 or np.shape(y) != np.shape(x)[:1]:
+        raise BadData(f"x must be [m, d] and y [m], got {np.shape(x)} and {np.shape(y)}")
+    if not len(y):
+        raise BadData("there are no rows to deal; the table is empty")
+    if sizes.sum() > len(y):
+        raise BadSetting(
+            f"the nodes ask for {sizes.sum()} rows and there are {len(y)}; "
+            "take fewer nodes or fewer rows for each"
+        )
+    return sizes.astype(np.int64)
+
+
+def cut(rows: np.ndarray, sizes: np.ndarray) -> Rows:
+    """Chunks of ordered rows, the first to the first node."""
+    return np.split(rows, np.cumsum(sizes)[:-1])
+
+
+def deal(rng: np.random.Generator, rows: np.ndarray, sizes: np.ndarray) -> Rows:
+    """Cut ordered rows into chunks and give them to the nodes in random order."""
+    order = rng.permutation(sizes.size)
+    chunks = cut(rows, sizes[order])
+    return [chunks[place] for place in np.argsort(order)]
+
+
+def apportion(share: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers in proportion to `share` that add up to `total`, by largest remainder."""
+    exact = share / share.sum() * total
+    given: np.ndarray = np.floor(exact).astype(np.int64)
+    given[np.argsort(given - exact, kind="stable")[: total - given.sum()]] += 1
+    return given
+
+
+def sized(share: np.ndarray, rows: int, minimum: int) -> np.ndarray:
+    """Sizes in proportion to `share`, but for nodes that would fall below the minimum."""
+    sizes = np.full(share.size, minimum)
+    free = np.ones(share.size, bool)  # nodes above the minimum; each turn may find more below it
+    while free.any():
+        rest = rows - minimum * int(np.count_nonzero(~free))
+        low = free & (share * rest < minimum * share[free].sum())
+        if not low.any():
+            sizes[free] = apportion(share[free], rest)
+            break
+        free &= ~low
+    return sizes

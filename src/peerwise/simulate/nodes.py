@@ -1,0 +1,173 @@
+"""One function for every node: all at once, in blocks, or one after the other.
+
+What one node does is written for one node; here it is done for a network. Shards of like size are
+held together (see `shards`), and so are their nodes. Training in batches (`core.Batched`) is done
+for all groups side by side: a node takes part until it is out of batches.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.core import Array, Batched, Method, Tree
+from peerwise.runtime import stage_key
+from peerwise.shards import Shards
+
+__all__ = ["Plan", "each", "each_shard", "keyed", "keys", "sealed"]
+
+BLOCK = 512  # nodes that learn side by side on a CPU
+
+
+class Plan(NamedTuple):
+    """What is fixed when the program is compiled."""
+
+    method: Method
+    stages: tuple[str, ...]
+    exact: bool
+    pages: int
+
+    @property
+    def sums_replies(self) -> bool:
+        """Whether replies are summed as they come and never lie in an inbox."""
+        return self.method.take is not None and not self.exact
+
+    # two plans are the same program only if they hold the same functions
+    def __hash__(self) -> int:
+        return hash((*(id(f) for f in self.method), self.stages, self.exact, self.pages))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Plan)
+            and self[1:] == other[1:]
+            and all(a is b for a, b in zip(self.method, other.method, strict=True))
+        )
+
+
+def sealed(f: Callable[..., Tree]) -> Callable[..., Tree]:
+    """f as a program of its own: nothing around it is fused into it and changes a last bit."""
+    jitted = jax.jit(f)
+
+    def sealed(*args: Any) -> Tree:
+        return jax.lax.optimization_barrier(jitted(*jax.lax.optimization_barrier(args)))
+
+    return sealed
+
+
+def each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
+    """f for every entry along axis 0: all at once, or one after the other in exact mode."""
+    if not plan.exact:
+        return jax.vmap(f)(*args)
+    alone = sealed(f)
+    return jax.lax.map(lambda row: alone(*row), args)
+
+
+def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
+    """f(*rows), on a CPU for a block of nodes after the other; the last may overlap the one before.
+
+    What a block needs stays in the cache, and what it needs in between is never held for all.
+    """
+    n = jax.tree.leaves(rows)[0].shape[0]
+    if n <= BLOCK or jax.default_backend() != "cpu":
+        return f(*rows)
+    blocks = -(-n // BLOCK)
+    size = -(-n // blocks)
+
+    def block(b: Any, done: Tree) -> Tree:
+        at = jnp.minimum(b * size, n - size)
+        new = f(*jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, size), rows))
+        put = jax.lax.dynamic_update_slice_in_dim
+        return jax.tree.map(lambda old, a: put(old, a, at, 0), done, new)
+
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *rows))
+    return jax.lax.fori_loop(0, blocks, block, blank)
+
+
+def _regrouped(shards: Shards, parts: list[Tree]) -> Tree:
+    """What every group has, in the order of the nodes."""
+    if len(parts) == 1:
+        return parts[0]
+    place = jnp.argsort(jnp.concatenate([g.nodes for g in shards.groups]))
+    return jax.tree.map(lambda *a: jnp.concatenate(a)[place], *parts)
+
+
+def _by_group(shards: Shards, args: Tree) -> list[Tree]:
+    """Arguments [n, ...] of the nodes of each group."""
+    if len(shards.groups) == 1:
+        return [args]
+    return [jax.tree.map(lambda a, g=g: a[g.nodes], args) for g in shards.groups]
+
+
+def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -> Tree:
+    """f for every node with its shard, in the order of the nodes."""
+    few = shards.n <= BLOCK or jax.default_backend() != "cpu"
+    if isinstance(f, Batched) and few and not plan.exact:
+        return _side_by_side(f, shards, args)
+    one = partial(each, plan, f)
+    if not plan.exact:
+        one = partial(_in_blocks, one)
+    mine = _by_group(shards, args)
+    return _regrouped(shards, [one(*a, g.shard) for a, g in zip(mine, shards.groups, strict=True)])
+
+
+def _side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
+    """An update in batches, of all nodes: in step b those that have a batch b take it together.
+
+    Groups come with the largest shards first, so that the nodes that still learn are a prefix.
+    """
+    shard = [g.shard for g in shards.groups]
+    ends = [int(e) for e in np.cumsum([len(g.nodes) for g in shards.groups])]
+    counts = [f.batches(s.weight.shape[1]) for s in shard]
+    groups = range(len(shard))
+
+    def joined(parts: list[Tree], axis: int = 0) -> Tree:
+        if len(parts) == 1:
+            return parts[0]
+        return jax.tree.map(lambda *a: jnp.concatenate(a, axis), *parts)
+
+    def of(carry: Tree, g: int) -> Tree:
+        begin = ends[g - 1] if g else 0
+        return jax.tree.map(lambda a: a[begin : ends[g]], carry)
+
+    def steps(carry: Tree, rows: list[Tree], last: int, done: int) -> Tree:
+        """Batches from `done` on, as many as group `last` has, for the groups up to it."""
+
+        def cut(g: int) -> Tree:
+            upto = counts[last]
+            return jax.tree.map(lambda a: jnp.swapaxes(a[:, done:upto], 0, 1), rows[g])
+
+        batches = joined([cut(g) for g in range(last + 1)], 1)
+        head = jax.tree.map(lambda a: a[: ends[last]], carry)
+        rest = jax.tree.map(lambda a: a[ends[last] :], carry)
+        head, _ = jax.lax.scan(lambda c, r: (jax.vmap(f.step)(c, r), None), head, batches)
+        return head if last == groups[-1] else joined([head, rest])
+
+    def one_pass(e: Any, carry: Tree) -> Tree:
+        drawn = [jax.vmap(lambda c, s: f.rows(c, e, s))(of(carry, g), shard[g]) for g in groups]
+        carry, rows = joined([c for c, _ in drawn]), [r for _, r in drawn]
+        done = 0
+        for last in reversed(groups):
+            if counts[last] > done:
+                carry, done = steps(carry, rows, last, done), counts[last]
+        return joined([jax.vmap(f.after)(of(carry, g), shard[g]) for g in groups])
+
+    mine = _by_group(shards, args)
+    carry = joined([jax.vmap(f.begin)(*mine[g], shard[g]) for g in groups])
+    state = jax.vmap(f.end)(jax.lax.fori_loop(0, f.passes, one_pass, carry))
+    return _regrouped(shards, [of(state, g) for g in groups])
+
+
+def keys(key: Array, stage: int, t: Any, n: int) -> Array:
+    """The keys of n nodes for one thing in round t, as raw data."""
+    return jax.vmap(lambda i: jax.random.key_data(stage_key(key, stage, t, i)))(jnp.arange(n))
+
+
+def keyed(f: Callable[..., Tree]) -> Callable[..., Tree]:
+    """f called with raw key data: compiled barriers do not take typed keys."""
+    if isinstance(f, Batched):
+        return replace(f, begin=keyed(f.begin))
+    return lambda data, *args: f(jax.random.wrap_key_data(data), *args)

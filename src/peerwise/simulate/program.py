@@ -1,0 +1,182 @@
+"""The rounds of a whole network as one compiled loop: every node is a row of an array.
+
+What differs between runs of the same shapes (data, graph, seed, number of rounds, which of them are
+recorded) is an argument of the compiled program, so a second run does not compile again.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from peerwise import runtime
+from peerwise.channel import Channel
+from peerwise.combine.apply import Heard, all_finite, network, one_node, take_parts
+from peerwise.core import Array, Message, State, Tree
+from peerwise.runtime import ADAPT, CHANNEL, INIT, LINKS, MESSAGE
+from peerwise.shards import Shards
+from peerwise.simulate.nodes import Plan, each, each_shard, keyed, keys, sealed
+from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
+from peerwise.topology import Topology
+
+__all__ = ["Carry", "advance_all", "begin_all"]
+
+
+class Carry(NamedTuple):
+    """Everything that the next round needs."""
+
+    state: State  # [n, ...]
+    sent: Message  # [pages, n, ...] the messages of the last rounds; no page if none is read again
+    parts: Parts | None
+    records: dict[str, Tree]  # stage -> [recorded, ...]
+
+
+def _begin(
+    plan: Plan, key: Array, shards: Shards, topology: Topology, probe: Any, at: Array
+) -> Carry:
+    method, n = plan.method, topology.n
+    state = each_shard(plan, keyed(method.init), shards, keys(key, INIT, 0, n))
+    message = jax.eval_shape(jax.vmap(method.message), jax.random.split(key, n), state)
+    pages = plan.pages if plan.pages > 1 else 0
+    sent = jax.tree.map(lambda a: jnp.zeros((pages, *a.shape), a.dtype), message)
+    records = {}
+    if probe is not None:
+        seen = jax.eval_shape(lambda s: probe(method, s), state)
+        kept = jax.tree.map(lambda a: jnp.zeros((at.shape[0], *a.shape), a.dtype), seen)
+        records = dict.fromkeys(plan.stages, kept)
+    parts = None
+    if method.reply is not None:
+        k = topology.table[0][1].shape[-1]
+        shape = part_shape(method, state, message, shards.groups[0].shard, 1)
+        parts = blank_parts(plan, shards, n, k, shape)
+    return Carry(state, sent, parts, records)
+
+
+def _hear(
+    plan: Plan, carry: Carry, key: Array, t: Any, topology: Topology, channel: Channel
+) -> tuple[Heard, ...]:
+    """Who is in which slot of whose inbox this round."""
+    there = topology(jax.random.fold_in(key, LINKS), t)
+    links = channel(jax.random.fold_in(key, CHANNEL), t, there)
+    fine = jax.vmap(all_finite)(carry.sent)  # [pages, n]
+    graph = topology.at(t)
+    heard = []
+    for nodes, table in topology.table:
+        slot = table[graph]
+        edge = jnp.maximum(slot, 0)
+        src, age = links.src[edge], links.age[edge]
+        page = (t - age) % plan.pages
+        arrived = (slot >= 0) & (age <= t) & fine[page, src]
+        dtype = runtime.float_of(carry.sent)
+        weight = jnp.where(arrived, links.weight[edge], 0).astype(dtype)
+        link = jnp.where(slot >= 0, there.weight[edge], 0).astype(dtype)
+        slots = src, weight, age, None if plan.pages == 1 else page, None, link
+        if topology.server:  # one row of slots for all: the message that each node sent up
+            slots = jax.tree.map(lambda a: a.T, slots)
+        heard.append(Heard(nodes if len(topology.table) > 1 else None, *slots))
+    return tuple(heard)
+
+
+def _combine(
+    plan: Plan, carry: Carry, t: Any, heard: tuple[Heard, ...], topology: Topology
+) -> Tree:
+    method, state = plan.method, carry.state
+    now = t % plan.pages
+    note = jax.tree.map(lambda a: a[now], carry.sent.note)
+    sent, notes = carry.sent
+    if plan.pages == 1:
+        sent, notes = jax.tree.map(lambda a: a[0], (sent, notes))
+    one = None
+    if plan.exact:
+        one = sealed(partial(one_node, method.combine, hears_itself=topology.server))
+    return network(
+        method.combine, state.value, note, sent, notes, heard, one, server=topology.server
+    )
+
+
+def _take(plan: Plan, state: State, total: Tree, heard: Heard) -> State:
+    """Every node with the sum of what was said to it; in exact mode it is not summed yet."""
+    if plan.sums_replies:
+        return jax.vmap(plan.method.take)(state, total)  # type: ignore[arg-type]
+    return each(plan, partial(take_parts, plan.method), state, heard.part, heard.weight)
+
+
+def _look(plan: Plan, stage: str, carry: Carry, t: Any, probe: Any, at: Array) -> Carry:
+    """Let the probe look, if this is a round to record; nothing leaves the device."""
+    if probe is None or stage not in plan.stages or not at.shape[0]:
+        return carry
+    row = jnp.searchsorted(at, t + 1)
+    hit = (row < at.shape[0]) & (at[jnp.minimum(row, at.shape[0] - 1)] == t + 1)
+
+    def write(records: Tree) -> Tree:
+        seen = probe(plan.method, carry.state)
+        return jax.tree.map(lambda kept, new: kept.at[row].set(new), records, seen)
+
+    records = jax.lax.cond(hit, write, lambda r: r, carry.records[stage])
+    return carry._replace(records={**carry.records, stage: records})
+
+
+def _advance(
+    plan: Plan,
+    carry: Carry,
+    start: Any,
+    stop: Any,
+    key: Array,
+    shards: Shards,
+    topology: Topology,
+    channel: Channel,
+    probe: Any,
+    at: Array,
+) -> Carry:
+    """Rounds start .. stop-1."""
+    method, n = plan.method, topology.n
+
+    def one_round(t: Any, carry: Carry) -> Carry:
+        out = each(plan, keyed(method.message), keys(key, MESSAGE, t, n), carry.state)
+        kept = carry.sent
+        if plan.pages == 1:
+            sent = jax.tree.map(lambda new: new[None], out)
+        else:
+            sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
+        carry = carry._replace(sent=sent)
+        heard = _hear(plan, carry, key, t, topology, channel)
+        parts, told = None, None
+        if carry.parts is not None:
+            given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards)
+            if plan.sums_replies:
+                parts, answered, told = summed(*given)
+            else:
+                parts, answered = deliver(*given)
+            heard = (answered,)
+        # A loop of one turn: XLA fuses an operation into each of its users, but not across a loop.
+        # Without it the mean over the neighbours is computed again wherever adapt reads it.
+        value = jax.lax.fori_loop(
+            t, t + 1, lambda *_: _combine(plan, carry, t, heard, topology), carry.state.value
+        )
+        state = State(value, carry.state.memory)
+        if method.take is not None:
+            state = _take(plan, state, told, heard[0])
+        carry = carry._replace(parts=parts, sent=kept, state=state)
+        carry = _look(plan, "combine", carry, t, probe, at)
+        state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, n), carry.state)
+        return _look(plan, "adapt", carry._replace(state=state), t, probe, at)
+
+    return jax.lax.fori_loop(start, stop, one_round, carry)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def begin_all(plan: Plan, axes: Any, *args: Any) -> Carry:
+    """Where a run begins; `axes` says which arguments have an axis of replicas."""
+    f = partial(_begin, plan)
+    return f(*args) if axes is None else jax.vmap(f, (*axes, None))(*args)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def advance_all(plan: Plan, axes: Any, carry: Carry, start: Any, stop: Any, *args: Any) -> Carry:
+    """Rounds start .. stop-1 of a run, or of all its replicas."""
+    f = partial(_advance, plan)
+    if axes is not None:
+        key, shards, topology, probe = axes
+        f = jax.vmap(f, (0, None, None, key, shards, topology, None, probe, None))
+    return f(carry, start, stop, *args)

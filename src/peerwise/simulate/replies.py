@@ -1,0 +1,128 @@
+"""What neighbours say to one node alone: delivered into its inbox, or summed on the way."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from peerwise.combine.apply import Heard, all_finite
+from peerwise.core import Array, Inbox, Message, Method, Shard, State, Tree
+from peerwise.shards import Shards
+from peerwise.simulate.nodes import Plan, each_shard
+
+__all__ = ["Parts", "blank_parts", "deliver", "part_shape", "summed"]
+
+
+class Parts(NamedTuple):
+    """What replies delivered: the newest part in every slot, and how the last round arrived."""
+
+    part: Tree  # [n, k, ...]; None where they are summed as they come
+    sent: Array  # [n, k] the round it was sent in, -1 = never
+    weight: Array  # [n, k] of the round before
+    age: Array  # [n, k] of the round before
+
+
+def part_shape(method: Method, state: State, message: Message, shard: Shard, axes: int) -> Tree:
+    """The shape of one reply, from arrays (or shapes) with so many axes before those of one node.
+
+    It does not depend on the part heard: find it with none heard.
+    """
+    if method.reply is None:
+        return None
+    state, message, shard = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape[axes:], a.dtype), (state, message, shard)
+    )
+    weight, age = jax.ShapeDtypeStruct((), shard.weight.dtype), jax.ShapeDtypeStruct((), jnp.int32)
+    heard = Inbox(message.value, message.note, weight, age, None)
+    return jax.eval_shape(method.reply, state, shard, heard)
+
+
+def blank_parts(plan: Plan, shards: Shards, n: int, k: int, shape: Tree) -> Parts:
+    """Nothing heard yet, in k slots of n nodes."""
+    never = jnp.full((n, k), -1, jnp.int32)
+    weight = jnp.zeros((n, k), shards.groups[0].shard.weight.dtype)
+    part = None
+    if not plan.sums_replies:
+        part = jax.tree.map(lambda a: jnp.zeros((n, k, *a.shape), a.dtype), shape)
+    return Parts(part, never, weight, never)
+
+
+def _answers(
+    plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
+) -> Any:
+    """j -> what every node says to the neighbour in its slot j, who spoke in the round before."""
+    method = plan.method
+    page = (t - 1 - parts.age) % plan.pages
+
+    def answer(state: State, slot: Inbox, shard: Shard) -> Tree:
+        return method.reply(state, shard, slot)  # type: ignore[misc]
+
+    def said_to(j: Any) -> Tree:
+        said = jax.tree.map(lambda a: a[page[:, j], heard.src[:, j]], sent)
+        part = jax.tree.map(lambda a: a[:, j], parts.part)
+        slot = Inbox(said.value, said.note, parts.weight[:, j], parts.age[:, j], part)
+        return each_shard(plan, answer, shards, state, slot)
+
+    return said_to
+
+
+def _back(heard: Heard) -> Array:
+    """[n, k] the slot that a node has in the inbox of the neighbour in its slot k."""
+    mine = jnp.arange(heard.src.shape[0])[:, None, None]
+    return (heard.src[heard.src] == mine).argmax(-1)
+
+
+def deliver(
+    plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
+) -> tuple[Parts, Heard]:
+    """Everybody answers what it heard last round, slot by slot, and hears the answers."""
+    said_to = _answers(plan, parts, sent, state, t, heard, shards)
+    out = jax.tree.map(lambda *a: jnp.stack(a, 1), *map(said_to, range(heard.src.shape[1])))
+    back = _back(heard)
+    mine = jax.tree.map(lambda a: a[heard.src, back], out)  # [n, k, ...]
+    weight = jnp.where(jax.vmap(all_finite)(mine), heard.weight, 0)
+    came = weight > 0
+
+    def keep(new: Array, old: Array) -> Array:
+        return jnp.where(came.reshape(came.shape + (1,) * (new.ndim - 2)), new, old)
+
+    part = jax.tree.map(keep, mine, parts.part)
+    last = jnp.where(came, jnp.int32(t), parts.sent)
+    age = jnp.where(last < 0, -1, t - last)
+    heard = heard._replace(weight=weight, age=age, part=part)
+    return Parts(part, last, weight, jnp.where(came, heard.age, -1)), heard
+
+
+def summed(
+    plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
+) -> tuple[Parts, Heard, Tree]:
+    """As `deliver`, but slot after slot into one sum a node: no more is held than nodes x a part.
+
+    A slot is empty for all nodes beyond the largest number of neighbours, and is not computed.
+    """
+    said_to = _answers(plan, parts, sent, state, t, heard, shards)
+    back, link = _back(heard), heard.link
+    assert link is not None
+    n = link.shape[0]
+
+    def add(j: Any, so_far: tuple[Tree, Array]) -> tuple[Tree, Array]:
+        total, fine = so_far
+        said, to, place = said_to(j), heard.src[:, j], back[:, j]
+        there = link[:, j] > 0
+        good = all_finite(said)
+        weight = jnp.where(there & good, heard.weight[to, place], 0)
+
+        def onto(whole: Array, part: Array) -> Array:
+            w = weight.astype(part.dtype).reshape((n,) + (1,) * (part.ndim - 1))
+            return whole.at[to].add(jnp.where(w > 0, w * part, 0))
+
+        fine = fine.at[jnp.where(there, to, n), place].set(good, mode="drop")
+        return jax.tree.map(onto, total, said), fine
+
+    shape = jax.eval_shape(said_to, 0)
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
+    used = (link > 0).any(0).sum()
+    total, fine = jax.lax.fori_loop(0, used, add, (blank, jnp.ones(link.shape, bool)))
+    weight = jnp.where(fine, heard.weight, 0)
+    age = jnp.where(weight > 0, heard.age, -1)
+    return Parts(None, parts.sent, weight, age), heard._replace(weight=weight), total
