@@ -8,14 +8,16 @@ from importlib.metadata import version
 
 import jax
 
+import peerwise
 from benchmarks.tools import console
 
-NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile", "releases")
+NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile", "releases", "neural")
 
 
 def header() -> str:
     """What was measured, and on what."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("peerwise", "jax", "numpy"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy"))
+    packages = f"peerwise {peerwise.__version__}, {packages}"
     load = os.getloadavg()[0]
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), {jax.default_backend()}, "

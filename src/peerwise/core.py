@@ -26,6 +26,8 @@ __all__ = [
     "State",
     "Tree",
     "node_key",
+    "rows_at",
+    "without_rows",
 ]
 
 Array: TypeAlias = Any  # a NumPy or JAX array
@@ -112,39 +114,54 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Batched:
-    """An update (or `init`) of a node in steps over batches of its rows: called, it takes them all.
+    """What a node does (`init`, `adapt` or `reply`) as steps over batches of its rows.
 
-    A runtime that holds many nodes takes the steps of all of them side by side, so that a round
-    is as long as the longest training and costs as much as all of them together.
+    Called, it takes the steps one after the other. A runtime that holds many nodes takes steps of
+    several at once, so that all of them together cost what their rows cost. `begin` and `draw` see
+    the weights of the rows and not the rows (x is [m, 0]), and more padding must not change what
+    they give.
     """
 
-    begin: Callable[..., Tree]  # key, (state,) shard -> carry
-    draw: Callable[[Tree, Array, Shard], tuple[Tree, Array]]  # carry, pass, shard -> carry, places
+    begin: Callable[..., Tree]  # the arguments of what it stands for -> carry
+    draw: Callable[[Tree, Array, Shard], Array]  # carry, pass, shard -> places of the rows, in turn
     step: Callable[[Tree, Shard], Tree]  # carry, the rows of one batch -> carry
-    after: Callable[[Tree, Shard], Tree]  # carry, shard -> carry, at the end of each pass
-    end: Callable[[Tree], State]  # carry -> state
-    passes: int
-    batch: int  # rows in a batch
+    end: Callable[[Tree], Tree]  # carry -> result
     batches: Callable[[int], int]  # rows of a (padded) shard -> batches in a pass
+    batch: int  # rows in a batch
+    passes: int = 1
+    after: Callable[[Tree, Shard], Tree] | None = None  # carry, shard -> carry, after each pass
 
-    def rows(self, carry: Tree, e: Array | int, shard: Shard) -> tuple[Tree, Shard]:
-        """The batches of pass e, [batches, batch, ...]; a place past the rows has weight 0."""
-        carry, place = self.draw(carry, e, shard)
+    def places(self, carry: Tree, e: Array | int, shard: Shard) -> Array:
+        """Which rows are in the batches of pass e [batches, batch]; past the rows is nothing."""
         m = shard.weight.shape[0]
-        at = jnp.minimum(place, m - 1).reshape(self.batches(m), self.batch)
-        weight = jnp.where(place.reshape(at.shape) < m, shard.weight[at], 0)
-        return carry, Shard(shard.x[at], shard.y[at], weight)
+        return self.draw(carry, e, shard).reshape(self.batches(m), self.batch)
 
-    def __call__(self, *args: Any) -> State:
-        """The whole update of one node; the arguments are those of `begin`."""
-        shard: Shard = args[-1]
+    def __call__(self, *args: Any) -> Tree:
+        """The whole work of one node; the arguments are those of `begin`."""
+        shard = next(a for a in args if isinstance(a, Shard))
+        seen = without_rows(shard)
 
         def one_pass(e: Any, carry: Tree) -> Tree:
-            carry, rows = self.rows(carry, e, shard)
-            carry, _ = jax.lax.scan(lambda c, r: (self.step(c, r), None), carry, rows)
-            return self.after(carry, shard)
+            places = self.places(carry, e, seen)
+            carry, _ = jax.lax.scan(
+                lambda c, place: (self.step(c, rows_at(shard, place)), None), carry, places
+            )
+            return carry if self.after is None else self.after(carry, shard)
 
-        return self.end(jax.lax.fori_loop(0, self.passes, one_pass, self.begin(*args)))
+        begun = self.begin(*(seen if a is shard else a for a in args))
+        return self.end(jax.lax.fori_loop(0, self.passes, one_pass, begun))
+
+
+def without_rows(shard: Shard) -> Shard:
+    """How many rows there are and of which type, and not what they hold."""
+    return Shard(shard.x[..., :0], jnp.zeros_like(shard.y), shard.weight)
+
+
+def rows_at(rows: Shard, place: Array) -> Shard:
+    """Some rows of a table; a place past its end gives a row of weight 0."""
+    m = rows.weight.shape[0]
+    at = jnp.minimum(place, m - 1)
+    return Shard(rows.x[at], rows.y[at], jnp.where(place < m, rows.weight[at], 0))
 
 
 class Method(NamedTuple):
@@ -154,12 +171,13 @@ class Method(NamedTuple):
     slot of that neighbour in the node's inbox of the round before (an `Inbox` without axis k).
     With `take`, a node needs no more of the replies than their sum by link weight, and gets it
     after `combine`; without, the newest of each neighbour lies in its inbox as `part`.
+    `init`, `adapt` and `reply` may be `Batched`.
     """
 
     init: Callable[[Array, Shard], State]  # key, shard -> state
     message: Callable[[Array, State], Message]  # key, state -> message, heard by all neighbours
     combine: Mean | Slots
-    adapt: Callable[[Array, State, Shard], State]  # key, state, shard -> state; may be `Batched`
+    adapt: Callable[[Array, State, Shard], State]  # key, state, shard -> state
     predict: Callable[[Array, Tree, Array], Array]  # key, value, x[m, d] -> log p(y|x) [m, c]
     reply: Callable[[State, Shard, Inbox], Tree] | None = None  # state, shard, heard -> part
     take: Callable[[State, Tree], State] | None = None  # state, sum of weight x part -> state

@@ -13,7 +13,7 @@ from peerwise.core import Array, Inbox, Mean, Method, Slots, State, Tree
 
 __all__ = ["Heard", "all_finite", "network", "one_node", "take_parts"]
 
-UNROLLED = 16  # slots accumulated without a loop: faster on a CPU up to about this many
+UNROLLED = 16  # slots accumulated without a loop on a CPU: faster there up to about this many
 
 
 def all_finite(tree: Tree) -> Array:
@@ -60,7 +60,7 @@ def _add(total: Array, weight: Array, value: Array) -> Array:
 
 
 def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
-    if slots <= UNROLLED:
+    if slots <= UNROLLED and jax.default_backend() == "cpu":
         for k in range(slots):
             total = add(k, total)
         return total

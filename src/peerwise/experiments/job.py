@@ -89,7 +89,7 @@ def split(setting: Setting, repetition: int) -> Split:
         x = x.astype(np.float32)
     y = encoded.y[kept]
     m = len(train)
-    owned = np.split(np.arange(m), np.cumsum(sizes)[:-1])
+    owned = np.split(np.arange(m), np.cumsum([len(r) for r in rows])[:-1])
     return Split(x[:m], y[:m], owned, x[m:], y[m:], schema)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +38,12 @@ class Task(NamedTuple):
         text = json.dumps([self.function, self.arguments], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def run(self) -> Arrays:
-        """Call it."""
+    def run(self, checkpoint: Path | None = None) -> Arrays:
+        """Call it; one that takes a `checkpoint` can be interrupted and goes on from there."""
         module, _, name = self.function.partition(":")
-        found: Arrays = getattr(importlib.import_module(module), name)(**self.arguments)
+        function = getattr(importlib.import_module(module), name)
+        more = {"checkpoint": checkpoint} if "checkpoint" in signature(function).parameters else {}
+        found: Arrays = function(**self.arguments, **more)
         return found
 
 
@@ -64,14 +67,16 @@ def kept(folder: Path, task: Task) -> Arrays | None:
 
 def _work(folder: Path, task: Task) -> str | None:
     """Run and keep one task; what went wrong by the user's making is told."""
+    checkpoint = folder / f"{task.key}.unfinished"
     try:
-        found: dict[str, Any] = task.run()
+        found: dict[str, Any] = task.run(checkpoint)
     except PeerwiseError as error:
         return str(error)
     buffer = io.BytesIO()
     found[NAME] = json.dumps([task.function, task.arguments])
     np.savez_compressed(buffer, **found)
     write_whole(_path(folder, task), buffer.getvalue())
+    checkpoint.unlink(missing_ok=True)
     return None
 
 

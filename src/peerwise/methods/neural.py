@@ -107,7 +107,10 @@ def cfa_ge(
 def _with_gradients(
     method: Method, net: Net, loss: Loss, step: float, smoothing: float | None, rows: int | None
 ) -> Method:
-    slope = gradient(net, loss)
+    slope = gradient(net, loss, rows)
+
+    def ask(state: State, shard: Shard, heard: Inbox) -> Any:
+        return slope.begin(heard.value, state.memory["trained"], heard.weight > 0, shard)
 
     def init(begin: Any) -> Any:
         def wrapped(key: Array, shard: Shard) -> Any:
@@ -116,11 +119,6 @@ def _with_gradients(
             return now._replace(kept={**now.kept, "pull": pull})
 
         return wrapped
-
-    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
-        found = slope(heard.value, _some(shard, rows, state.memory["trained"]))
-        has = (heard.weight > 0) & (state.memory["size"] > 0)
-        return jax.tree.map(lambda g: jnp.where(has, g, 0), found)
 
     def take(state: State, total: Tree) -> State:
         memory = state.memory
@@ -133,18 +131,7 @@ def _with_gradients(
     begun = method.init
     if smoothing is not None:
         begun = replace(begun, begin=init(begun.begin))  # type: ignore[type-var, attr-defined]
-    return method._replace(init=begun, reply=reply, take=take)
-
-
-def _some(shard: Shard, rows: int | None, turn: Array) -> Shard:
-    """At most `rows` of the real rows of a shard, evenly spaced, from another one every turn."""
-    m = shard.weight.shape[0]
-    if rows is None or rows >= m:
-        return shard
-    real = jnp.maximum((shard.weight > 0).sum(), 1)
-    place = (turn + jnp.arange(rows) * real // rows) % real
-    weight = jnp.where(jnp.arange(rows) < real, shard.weight[place], 0)
-    return Shard(shard.x[place], shard.y[place], weight)
+    return method._replace(init=begun, reply=replace(slope, begin=ask), take=take)
 
 
 def _neural(

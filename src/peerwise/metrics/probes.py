@@ -54,17 +54,24 @@ def _errors(name: str, x: Array, y: Array, weight: Array, method: Method, state:
     }
 
 
-def errors(name: str, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Partial:
+def errors(
+    name: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None = None,
+    block: int = BLOCK,
+) -> Partial:
     """A probe of every node's model on the given rows: 0-1 and soft error, log-loss.
 
     It records `{name}_error`, `{name}_soft_error` (the mean of 1 - p(y|x)) and `{name}_log_loss`
-    (of -log p(y|x)). Rows count equally, or by `weight`.
+    (of -log p(y|x)). Rows count equally, or by `weight`. `block` rows are scored at a time by all
+    nodes: fewer need less memory.
     """
     rows = len(y)
     if not rows:
         raise BadData(f"there are no {name} rows to measure errors on")
     weight = np.ones(rows) if weight is None else np.asarray(weight, float)
-    size = min(BLOCK, rows)
+    size = min(block, rows)
     blocks = -(-rows // size)
     pad = blocks * size - rows
 

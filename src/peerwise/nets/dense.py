@@ -1,6 +1,5 @@
 """Dense networks."""
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -8,14 +7,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from peerwise.core import Array
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting
+from peerwise.nets.initial import check_init, linear
 
-__all__ = ["INITS", "mlp"]
-
-INITS = ("he_uniform", "pytorch")  # how weights begin
+__all__ = ["mlp"]
 
 
 def mlp(
@@ -32,8 +29,7 @@ def mlp(
     """
     if features < 1 or classes < 1 or any(h < 1 for h in hidden):
         raise BadSetting(f"sizes of layers must be 1 or more: {features}, {hidden}, {classes}")
-    if init not in INITS:
-        raise UnknownName("initialisation", init, INITS)
+    check_init(init)
     return _mlp((int(features), *(int(h) for h in hidden), int(classes)), init)
 
 
@@ -50,18 +46,8 @@ class _Dense(eqx.Module):
 def _mlp(sizes: tuple[int, ...], init: str) -> Callable[[Array], Any]:
     def make(key: Array) -> Any:
         keys = jax.random.split(key, len(sizes) - 1)
-        layers = [
-            eqx.nn.Linear(*pair, key=k) for pair, k in zip(pairwise(sizes), keys, strict=True)
-        ]
-        if init == "he_uniform":
-            layers = [_he_uniform(layer, k) for layer, k in zip(layers, keys, strict=True)]
-        return _Dense(layers)
+        return _Dense(
+            [linear(k, *pair, init) for k, pair in zip(keys, pairwise(sizes), strict=True)]
+        )
 
     return make
-
-
-def _he_uniform(layer: Any, key: Array) -> Any:
-    limit = math.sqrt(6 / layer.in_features)
-    weight = jax.random.uniform(key, layer.weight.shape, layer.weight.dtype, -limit, limit)
-    bias = jnp.zeros_like(layer.bias)
-    return eqx.tree_at(lambda one: (one.weight, one.bias), layer, (weight, bias))

@@ -2,9 +2,11 @@
 
 A user's own net is any function from a key to an equinox module that maps one row to a number a
 class. Its inexact arrays are the weights that nodes train and tell each other; everything else
-must be the same whatever the key.
+must be the same whatever the key. A module that takes a keyword `key` (for dropout) gets one for
+every row in training and None in prediction.
 """
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,33 +25,93 @@ class Net(NamedTuple):
     """A neural classifier of rows of `features` numbers. The same function gives the same net."""
 
     init: Callable[[Array], Tree]  # key -> weights
-    logits: Callable[[Tree, Array], Array]  # weights, x [m, d] -> [m, c]
+    logits: Callable[..., Array]  # weights, x [m, d], key=None -> [m, c]
     features: int
     classes: int
     size: int  # how many weights
+    noisy: bool = False  # whether logits heeds its key: given in training, None in prediction
 
 
 @cache
 def network_of(make: Callable[[Array], Any], features: int, classes: int) -> Net:
     """The net that `make(key)` builds, checked to give a number for every class."""
-    module = make(jax.random.key(0))
+    module = _built(make)
+    if not callable(module):
+        raise BadSetting("make(key) must give a function of a row, such as an equinox module")
     weights, rest = eqx.partition(module, eqx.is_inexact_array)
-    row = jax.ShapeDtypeStruct((features,), np.float32)
-    try:
-        out = jax.eval_shape(module, row)
-    except (TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise BadSetting(f"the net cannot take a row of {features} numbers: {reason}") from None
-    if out.shape != (classes,):
-        raise BadSetting(
-            f"the net must give a number for each of the {classes} classes, got shape {out.shape}"
-        )
+    structure = jax.tree.structure(weights)
+    noisy = "key" in inspect.signature(module).parameters
 
     def init(key: Array) -> Tree:
-        return eqx.filter(make(key), eqx.is_inexact_array)
+        # Functions that make(key) defines anew must not make two nodes' weights two kinds of tree.
+        found = eqx.filter(make(key), eqx.is_inexact_array)
+        return jax.tree.unflatten(structure, jax.tree.leaves(found))
 
-    def logits(weights: Tree, x: Array) -> Array:
-        return jax.vmap(eqx.combine(weights, rest))(x)
+    def logits(weights: Tree, x: Array, key: Array | None = None) -> Array:
+        one = eqx.combine(weights, rest)
+        if not noisy:
+            return jax.vmap(one)(x)
+        if key is None:
+            still = eqx.nn.inference_mode(one)  # for dropout of equinox, which has a switch
+            return jax.vmap(lambda row: still(row, key=None))(x)
+        return jax.vmap(lambda row, k: one(row, key=k))(x, jax.random.split(key, x.shape[0]))
 
+    for key in (None, jax.random.key(0)) if noisy else (None,):
+        _check_logits(logits, weights, features, classes, key)
     size = sum(int(np.prod(a.shape)) for a in jax.tree.leaves(weights))
-    return Net(init, logits, features, classes, size)
+    if not size:
+        raise BadSetting("the net has no weights: they must be arrays in fields of its module")
+    return Net(init, logits, features, classes, size, noisy)
+
+
+def _built(make: Callable[[Array], Any]) -> Any:
+    """What make(key) builds, where nothing but the values of weights may depend on the key.
+
+    Traced, Python cannot look at the key; built twice, fixed arrays and what it counts show.
+    """
+    try:
+        eqx.filter_eval_shape(make, jax.random.key(0))
+        first, second = (make(jax.random.key(k)) for k in (0, 1))
+        same = _shapes(first) == _shapes(second) and eqx.tree_equal(_fixed(first), _fixed(second))
+    except (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.TracerIntegerConversionError,
+    ):
+        same = False
+    if not same:
+        raise BadSetting(
+            "make(key) must build the same net whatever the key: nodes with different "
+            "architectures are not supported. Only weights may depend on the key, not sizes, "
+            "layers or arrays of integers; give those to the function that returns make"
+        )
+    return first
+
+
+def _shapes(module: Any) -> list[Any]:
+    """Where the weights of a net are, and their shapes."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(module, eqx.is_inexact_array))
+    return [(jax.tree_util.keystr(path), a.shape, a.dtype) for path, a in leaves]
+
+
+def _fixed(module: Any) -> list[Any]:
+    """The arrays of a net that are no weights."""
+    arrays = jax.tree.leaves(eqx.filter(module, eqx.is_array))
+    return [a for a in arrays if not eqx.is_inexact_array(a)]
+
+
+def _check_logits(
+    logits: Callable[..., Array], weights: Tree, features: int, classes: int, key: Array | None
+) -> None:
+    rows = jax.ShapeDtypeStruct((1, features), np.float32)
+    try:
+        out = jax.eval_shape(logits, weights, rows, key)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        when = "in training" if key is not None else "in prediction (where a key is None)"
+        raise BadSetting(
+            f"the net cannot take a row of {features} numbers {when}: {reason}"
+        ) from None
+    if getattr(out, "shape", None) != (1, classes):
+        got = f"shape {out.shape[1:]}" if hasattr(out, "shape") else type(out).__name__
+        raise BadSetting(f"the net must give a number for each of the {classes} classes, got {got}")

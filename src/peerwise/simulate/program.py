@@ -95,10 +95,11 @@ def _combine(
     )
 
 
-def _take(plan: Plan, state: State, total: Tree, heard: Heard) -> State:
+def _take(plan: Plan, state: State, total: Tree, heard: Heard) -> Any:
     """Every node with the sum of what was said to it; in exact mode it is not summed yet."""
+    take: Any = plan.method.take
     if plan.sums_replies:
-        return jax.vmap(plan.method.take)(state, total)  # type: ignore[arg-type]
+        return jax.vmap(take)(state, total)
     return each(plan, partial(take_parts, plan.method), state, heard.part, heard.weight)
 
 

@@ -1,12 +1,13 @@
 """What neighbours say to one node alone: delivered into its inbox, or summed on the way."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from peerwise.combine.apply import Heard, all_finite
-from peerwise.core import Array, Inbox, Message, Method, Shard, State, Tree
+from peerwise.core import Array, Batched, Inbox, Message, Method, Shard, State, Tree
 from peerwise.shards import Shards
 from peerwise.simulate.nodes import Plan, each_shard
 
@@ -54,14 +55,19 @@ def _answers(
     method = plan.method
     page = (t - 1 - parts.age) % plan.pages
 
+    reply: Any = method.reply
+    inner = reply.begin if isinstance(reply, Batched) else reply
+
     def answer(state: State, slot: Inbox, shard: Shard) -> Tree:
-        return method.reply(state, shard, slot)  # type: ignore[misc]
+        return inner(state, shard, slot)
+
+    said: Any = replace(reply, begin=answer) if isinstance(reply, Batched) else answer
 
     def said_to(j: Any) -> Tree:
-        said = jax.tree.map(lambda a: a[page[:, j], heard.src[:, j]], sent)
+        told = jax.tree.map(lambda a: a[page[:, j], heard.src[:, j]], sent)
         part = jax.tree.map(lambda a: a[:, j], parts.part)
-        slot = Inbox(said.value, said.note, parts.weight[:, j], parts.age[:, j], part)
-        return each_shard(plan, answer, shards, state, slot)
+        slot = Inbox(told.value, told.note, parts.weight[:, j], parts.age[:, j], part)
+        return each_shard(plan, said, shards, state, slot)
 
     return said_to
 

@@ -1,5 +1,6 @@
 """Run a method on a whole network at once: every node is a row of an array."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from peerwise.simulate.replies import part_shape
 from peerwise.topology import Topology
 
 __all__ = ["Run", "simulate"]
+
+WORK = 20  # times as long as a checkpoint takes to write passes before the next
 
 
 def _replicate(name: str, given: Any, replicas: int | None) -> tuple[int | None, int | None]:
@@ -100,8 +103,9 @@ def simulate(
     every array of the result has a leading axis for them.
 
     `until` stops early; `resume` goes on from such a run as if it had never stopped. With
-    `checkpoint`, the run is saved there after every chunk of rounds and found again. `progress`
-    is told the number of rounds done after every chunk.
+    `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
+    would take more than a twentieth of the time) and found again. `progress` is told the number of
+    rounds done after every chunk.
     """
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at
@@ -151,6 +155,7 @@ def simulate(
             raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
         stop = rounds if until is None else min(until, rounds)
         step = chunk or (max(1, rounds // 50) if progress or checkpoint else max(stop - done, 1))
+        saved, cost = time.monotonic(), 0.0
         while done < stop:
             upto = min(done + step, stop)
             carry = advance_all(
@@ -159,7 +164,12 @@ def simulate(
             done = upto
             runtime.check_losses(carry.state)
             if checkpoint is not None:
-                files.save(checkpoint, carry, done, mark)
+                jax.block_until_ready(carry.state)
+                begun = time.monotonic()
+                if done == stop or begun - saved >= WORK * cost:
+                    files.save(checkpoint, carry, done, mark)
+                    saved = time.monotonic()
+                    cost = saved - begun
             if progress is not None:
                 jax.block_until_ready(carry.state)
                 progress(done)

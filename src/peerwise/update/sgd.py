@@ -6,7 +6,7 @@ changes nothing. Batches beyond a node's own rows cost time but no step.
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from peerwise.update.losses import Loss
 
 __all__ = ["OPTIMISERS", "Trained", "Trainer", "gradient", "trainer"]
 
-ROWS = 1024  # scored at a time when a loss over all rows is needed
+ROWS = 256  # at a time, where a gradient over all rows is needed
 
 
 def _sgd(lr: float, momentum: float) -> optax.GradientTransformation:
@@ -43,8 +43,8 @@ class Trained(NamedTuple):
     weights: Tree
     optimiser: Tree
     key: Array  # raw data of the key
-    total: Array  # loss of the rows of the last epoch (of all steps), before each step
-    rows: Array  # of the last epoch
+    total: Array  # loss of the rows trained on so far, before each step
+    rows: Array  # how many
     steps: Array  # how many changed anything
     epochs: Array  # how many this node does
     stopping: Tree  # None, or the best weights, their loss, and epochs since
@@ -52,7 +52,7 @@ class Trained(NamedTuple):
 
     @property
     def loss(self) -> Array:
-        """The mean over the rows of the last epoch, before each step."""
+        """The mean over the rows trained on, before each step."""
         return self.total / jnp.maximum(self.rows, 1e-30)
 
 
@@ -91,43 +91,48 @@ def _checked(
 def _mean_loss(net: Net, loss: Loss) -> Callable[[Tree, Shard, Array | None], Array]:
     def mean(weights: Tree, rows: Shard, key: Array | None) -> Array:
         w = rows.weight.astype(rows.x.dtype)
-        logits = (
-            net.logits(weights, rows.x, key)
-            if getattr(net, "noisy", False)
-            else net.logits(weights, rows.x)
-        )
+        logits = net.logits(weights, rows.x, key) if net.noisy else net.logits(weights, rows.x)
         return (loss(logits, rows.y) * w).sum() / jnp.maximum(w.sum(), 1e-30)
 
     return mean
 
 
-def _over_rows(f: Callable[[Shard], Tree], shard: Shard) -> Tree:
-    """The mean of f over the rows of a shard, which f gives for a block of them."""
-    m = shard.weight.shape[0]
-    count = -(-m // ROWS)
-    if count == 1:
-        return f(shard)
-    size = -(-m // count)
-    blocks = jax.tree.map(
-        lambda a: jnp.pad(a, [(0, count * size - m)] + [(0, 0)] * (a.ndim - 1)).reshape(
-            count, size, *a.shape[1:]
-        ),
-        shard,
-    )
+def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
+    """weights, turn, whether, shard -> the gradient of the mean loss over its rows, dropout off.
 
-    def add(total: Tree, block: Shard) -> tuple[Tree, None]:
-        share = block.weight.sum() / jnp.maximum(shard.weight.sum(), 1e-30)
-        found = f(block)
-        return jax.tree.map(lambda s, a: s + share.astype(a.dtype) * a, total, found), None
-
-    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, shard))
-    return jax.lax.scan(add, blank, blocks)[0]
-
-
-def gradient(net: Net, loss: Loss) -> Callable[[Tree, Shard], Tree]:
-    """weights, shard -> the gradient of the mean loss over all its rows, dropout off."""
+    `rows`: of at most so many rows, evenly spaced, others in every turn. Not `whether`: zeros.
+    """
     mean = _mean_loss(net, loss)
-    return lambda weights, shard: _over_rows(lambda b: jax.grad(mean)(weights, b, None), shard)
+    size = ROWS if rows is None else min(ROWS, rows)
+
+    def begin(weights: Tree, turn: Array, whether: Array, shard: Shard) -> Any:
+        zero = jnp.zeros((), shard.weight.dtype)
+        return weights, turn, whether, jax.tree.map(jnp.zeros_like, weights), zero
+
+    def taken(m: int) -> int:
+        return m if rows is None else min(rows, m)
+
+    def draw(now: Any, e: Array, shard: Shard) -> Array:
+        m = shard.weight.shape[0]
+        i, real = jnp.arange(taken(m)), (shard.weight > 0).sum()
+        many = jnp.minimum(real, taken(m))
+        # real rows come first in a shard
+        place = jnp.where(i < many, (now[1] + i * real // jnp.maximum(many, 1)) % real, m)
+        return jnp.pad(place, (0, -taken(m) % size), constant_values=m).astype(jnp.int32)
+
+    def step(now: Any, batch: Shard) -> Any:
+        weights, turn, whether, total, count = now
+        found = jax.grad(mean)(weights, batch, None)
+        here = batch.weight.sum()
+        total = jax.tree.map(lambda s, g: s + here.astype(g.dtype) * g, total, found)
+        return weights, turn, whether, total, count + here
+
+    def end(now: Any) -> Tree:
+        _, _, whether, total, count = now
+        share = jnp.where(whether & (count > 0), 1 / jnp.maximum(count, 1e-30), 0)
+        return jax.tree.map(lambda s: jnp.where(whether, s * share.astype(s.dtype), 0), total)
+
+    return Batched(begin, draw, step, end, lambda m: -(-taken(m) // size), size)
 
 
 @cache
@@ -185,7 +190,7 @@ def trainer(
     def step(now: Trained, rows: Shard) -> Trained:
         """One batch; a batch of nothing changes nothing."""
         key = None
-        if getattr(net, "noisy", False):
+        if net.noisy:
             key = jax.random.fold_in(jax.random.wrap_key_data(now.key), -1 - now.steps)
         found, slope = jax.value_and_grad(mean_loss)(now.weights, rows, key)
         move, new = step_by.update(slope, now.optimiser, now.weights)
@@ -204,7 +209,7 @@ def trainer(
             steps=now.steps + go,
         )
 
-    def by_epochs(now: Trained, e: Array, shard: Shard) -> tuple[Trained, Array]:
+    def by_epochs(now: Trained, e: Array, shard: Shard) -> Array:
         """The rows of an epoch: real ones first in random order, none if the node is done."""
         m = shard.weight.shape[0]
         # Drawn in float32 whatever the precision, so that it does not change the order.
@@ -216,11 +221,9 @@ def trainer(
         if now.stopping is not None:
             goes &= now.stopping[2] < patience
         order = jnp.where(goes & (jnp.arange(m) < used.sum()), order, m)
-        place = jnp.concatenate([order, jnp.full(-m % batch, m, jnp.int32)])
-        blank = jnp.where(goes, 0.0, 1.0).astype(jnp.float32)
-        return now._replace(total=now.total * blank, rows=now.rows * blank), place
+        return jnp.pad(order, (0, -m % batch), constant_values=m)
 
-    def by_steps(now: Trained, e: Array, shard: Shard) -> tuple[Trained, Array]:
+    def by_steps(now: Trained, e: Array, shard: Shard) -> Array:
         m = shard.weight.shape[0]
         place_of = jnp.argsort(shard.weight <= 0).astype(jnp.int32)  # real rows first
         real = (shard.weight > 0).sum()
@@ -231,14 +234,12 @@ def trainer(
             place = place_of[jnp.minimum((draw * real).astype(jnp.int32), jnp.maximum(real - 1, 0))]
             return jnp.where(real > 0, place, m)
 
-        return now, jax.vmap(one)(jnp.arange(steps or 0)).reshape(-1)
+        return jax.vmap(one)(jnp.arange(steps or 0)).reshape(-1)
 
     def after(now: Trained, shard: Shard) -> Trained:
-        if now.stopping is None:
-            return now
         best, least, waited = now.stopping
         apart = shard._replace(weight=jnp.where(held_out(shard), shard.weight, 0))
-        seen = _over_rows(lambda b: mean_loss(now.weights, b, None), apart).astype(jnp.float32)
+        seen = mean_loss(now.weights, apart, None).astype(jnp.float32)
         # without rows to validate on, the newest weights are the best
         better = (seen < least) | ~(apart.weight.sum() > 0)
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
@@ -251,6 +252,7 @@ def trainer(
     def batches(m: int) -> int:
         return -(-m // batch) if steps is None else steps
 
+    passes = high if steps is None else 1
     draw = by_epochs if steps is None else by_steps
-    train = Batched(begin, draw, step, after, end, high if steps is None else 1, batch, batches)  # type: ignore[arg-type]
+    train = Batched(begin, draw, step, end, batches, batch, passes, after if validation else None)
     return Trainer(step_by.init, own_epochs, train)
