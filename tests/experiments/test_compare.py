@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from peerwise.errors import BadData, UnknownName
 from peerwise.experiments import compare
-from peerwise.experiments.baselines import BASELINES, _dense
+from peerwise.experiments.baselines import BASELINES, one_hot
 from peerwise.experiments.job import run, split
 from peerwise.experiments.reproduce import reproduce
 from peerwise.experiments.results import Record
@@ -106,7 +106,7 @@ def test_a_baseline_is_what_scikit_learn_says():
 
 
 def test_categories_become_one_hot_columns():
-    dense = _dense(np.array([[0.5, 2.0], [1.5, 0.0]]), (0, 3))
+    dense = one_hot(np.array([[0.5, 2.0], [1.5, 0.0]]), (0, 3))
     assert dense.tolist() == [[0.5, 0, 0, 1], [1.5, 1, 0, 0]]
 
 

@@ -16,7 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 from peerwise.errors import BadData
 from peerwise.metrics.probes import LEAST
 
-__all__ = ["BASELINES", "baseline"]
+__all__ = ["BASELINES", "baseline", "one_hot"]
 
 
 def gaussian_nb() -> Any:
@@ -48,13 +48,15 @@ BASELINES: dict[str, Callable[[], Any]] = {
 }
 
 
-def _dense(x: np.ndarray, cardinalities: Sequence[int]) -> np.ndarray:
-    """Standardised numbers beside one-hot categories."""
+def one_hot(x: np.ndarray, cardinalities: Sequence[int]) -> np.ndarray:
+    """Numbers as they are, categories one-hot, column by column."""
+    if not any(cardinalities):
+        return x
     parts = [
         x[:, i, None] if r == 0 else (x[:, i, None] == np.arange(r)).astype(float)
         for i, r in enumerate(cardinalities)
     ]
-    return np.concatenate(parts, 1).astype(float)
+    return np.concatenate(parts, 1).astype(x.dtype)
 
 
 def _scores(log_prob: np.ndarray, y: np.ndarray, name: str) -> dict[str, float]:
@@ -77,13 +79,13 @@ def _one(name: str, part: Any) -> dict[str, float]:
         warnings.filterwarnings("ignore", category=ConvergenceWarning)
         warnings.filterwarnings("ignore", category=RuntimeWarning)
         try:
-            made.fit(_dense(part.x, cardinalities), part.y)
+            made.fit(one_hot(part.x, cardinalities).astype(float), part.y)
         except np.linalg.LinAlgError as error:
             raise BadData(f"{name} of scikit-learn could not be fitted: {error}") from None
         found: dict[str, float] = {}
         for name_, x, y in (("train", part.x, part.y), ("test", part.x_test, part.y_test)):
             told = np.full((len(y), len(part.schema.classes)), -np.inf)
-            told[:, made.classes_] = made.predict_log_proba(_dense(x, cardinalities))
+            told[:, made.classes_] = made.predict_log_proba(one_hot(x, cardinalities).astype(float))
             found |= _scores(told, y, name_)
     return found
 

@@ -21,9 +21,9 @@ from peerwise.nets import Net, network
 from peerwise.shards import pack_alike, pooled
 from peerwise.simulate import simulate
 from peerwise.topology.links import edges_of
-from peerwise.update.losses import cross_entropy, linear_teacher, virtual_teacher
+from peerwise.update.losses import LOSSES
 
-__all__ = ["LOSSES", "METHODS", "allocation", "graph", "learn"]
+__all__ = ["METHODS", "allocation", "graph", "learn"]
 
 Arrays = dict[str, np.ndarray]
 BLOCK = {"cnn": 64, "cnn_dropout": 64}  # test rows scored at a time, for nets with large layers
@@ -31,7 +31,7 @@ GRAPH_SEED = 0  # one graph in all runs of the paper
 
 # Methods by the paper's names: how each is made of a net and what training is given.
 METHODS: dict[str, Any] = {
-    "centralised": neural.isolated_net,
+    "centralised": neural.pooled_net,
     "isolation": neural.isolated_net,
     "fedavg": neural.fedavg,
     "dechetero": neural.decavg,
@@ -40,13 +40,6 @@ METHODS: dict[str, Any] = {
     "cfa-1": lambda net, **options: neural.cfa(net, epsilon=1.0, **options),
     "cfa-ge": neural.cfa_ge,
     "decdiff": neural.decdiff,
-}
-
-# Losses by name, of (classes, beta).
-LOSSES: dict[str, Any] = {
-    "cross_entropy": lambda classes, beta: cross_entropy(),
-    "virtual_teacher": virtual_teacher,
-    "linear_teacher": linear_teacher,
 }
 
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache, partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -12,18 +13,21 @@ from peerwise.agreement import tan_structure
 from peerwise.channel import erasure, perfect
 from peerwise.core import Method
 from peerwise.errors import BadData, BadSetting
-from peerwise.experiments.baselines import BASELINES, baseline
+from peerwise.experiments.baselines import BASELINES, baseline, one_hot
 from peerwise.experiments.names import find
-from peerwise.experiments.setting import Setting
+from peerwise.experiments.setting import NEURAL, Setting
 from peerwise.models.family import Model
 from peerwise.models.registry import PLAIN, agreed, check_rows, model_for
+from peerwise.nets import Net, network, network_of
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
+from peerwise.update.losses import LOSSES
 
 __all__ = ["Outcome", "Split", "run", "split"]
 
-POOLED = ("rc", "ml")  # methods that see all rows at once
+POOLED = ("rc", "ml", "pooled_net")  # methods that see all rows at once
+SERVER = ("federated_nb", "fedavg")  # methods with a server
 
 
 class Outcome(NamedTuple):
@@ -47,6 +51,7 @@ class Split(NamedTuple):
     x_test: np.ndarray
     y_test: np.ndarray
     schema: data.Schema
+    shape: tuple[int, ...]  # of a row: more than one number for images
 
 
 @lru_cache(maxsize=4)
@@ -54,7 +59,8 @@ def _encoded(
     name: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]
 ) -> Any:
     table = data.load(name, target=target)
-    return data.encode(table, typing=typing, missing=missing, drop=drop)
+    encoded = data.encode(table, typing=typing, missing=missing, drop=drop)
+    return encoded, np.shape(table.frame)[1:]
 
 
 def split(setting: Setting, repetition: int) -> Split:
@@ -64,7 +70,7 @@ def split(setting: Setting, repetition: int) -> Split:
     compared on the very same rows.
     """
     s = setting
-    encoded = _encoded(s.data, s.target, s.typing, s.missing, s.drop)
+    encoded, shape = _encoded(s.data, s.target, s.typing, s.missing, s.drop)
     total, wanted = len(encoded.y), s.nodes * s.rows
     if total <= wanted:
         raise BadData(
@@ -77,23 +83,29 @@ def split(setting: Setting, repetition: int) -> Split:
     rng = np.random.default_rng([s.seed, repetition, 1])
     sizes = find("sizes", s.sizes)(rng, s.nodes, wanted, minimum=min(2, s.rows))
     deal = find("partitions", s.partition)
-    if s.partition == "dirichlet":
-        deal = partial(deal, alpha=s.alpha)
+    options: dict[str, Any] = {"alpha": s.alpha} if s.partition == "dirichlet" else {}
+    options |= s.partition_options
+    try:
+        deal = partial(deal, **options) if options else deal
+        signature(deal).bind(rng, encoded.x, encoded.y, sizes)
+    except TypeError as error:
+        raise BadSetting(f"partition_options of {s.partition}: {error}") from None
     rows = deal(rng, encoded.x[pool], encoded.y[pool], sizes)
     train = pool[np.concatenate(rows)]
     kept = np.concatenate([train, test])
     x, schema = encoded.x[kept], encoded.schema
-    if s.model not in PLAIN:
+    if s.model not in PLAIN or s.method in NEURAL:
         x, schema = data.standardise(x, schema, np.arange(len(train)))
     if s.precision == "float32":
         x = x.astype(np.float32)
     y = encoded.y[kept]
     m = len(train)
     owned = np.split(np.arange(m), np.cumsum([len(r) for r in rows])[:-1])
-    return Split(x[:m], y[:m], owned, x[m:], y[m:], schema)
+    made = Split(x[:m], y[:m], owned, x[m:], y[m:], schema, shape)
+    return _for_nets(made) if s.method in NEURAL else made
 
 
-def make_method(setting: Setting, model: Model, rows: int, degree: int = 1) -> Method:
+def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Method:
     """The method that a setting names, with the parameters that are its own."""
     s = setting
     make = find("methods", s.method)
@@ -102,6 +114,8 @@ def make_method(setting: Setting, model: Model, rows: int, degree: int = 1) -> M
         if not isinstance(method, Method):
             raise BadSetting(f"{s.method} must return a peerwise.core.Method, got {type(method)}")
         return method
+    if s.method in NEURAL:
+        return _neural(s, model)
     if s.method_options:
         raise BadSetting("method_options are for a method of your own, named as module:function")
     crc = {
@@ -129,6 +143,44 @@ def make_method(setting: Setting, model: Model, rows: int, degree: int = 1) -> M
     return make(model, **known[s.method])
 
 
+def _neural(s: Setting, net: Net) -> Method:
+    training: dict[str, Any] = {
+        "loss": LOSSES[s.loss](net.classes, s.beta),
+        "epochs": s.epochs,
+        "batch": s.batch,
+        "lr": s.lr,
+        "optimiser": s.optimiser,
+        "momentum": s.momentum,
+        "weight_decay": s.weight_decay,
+        "validation": s.validation,
+        **({"start": "common"} if s.common_start else {}),
+    }
+    try:
+        made: Method = find("methods", s.method)(net, **training, **s.method_options)
+    except TypeError as error:
+        raise BadSetting(f"method_options of {s.method}: {error}") from None
+    return made
+
+
+def make_net(setting: Setting, part: Split) -> Net:
+    """The net of a setting for the rows of one repetition; a user's own is given their shape."""
+    s, classes = setting, len(part.schema.classes)
+    if ":" not in s.net:
+        return network(s.net, part.shape, classes, s.net_init)
+    return network_of(find("nets", s.net)(part.shape, classes), math.prod(part.shape), classes)
+
+
+def _for_nets(part: Split) -> Split:
+    """Rows as a net reads them: categories one-hot, and nothing missing."""
+    if np.isnan(part.x).any() or np.isnan(part.x_test).any():
+        raise BadData(
+            'neural networks cannot use missing values; take missing = "category" or fill them in'
+        )
+    wide = [one_hot(x, part.schema.cardinalities) for x in (part.x, part.x_test)]
+    shape = part.shape if math.prod(part.shape) == wide[0].shape[1] else wide[0].shape[1:]
+    return part._replace(x=wide[0], x_test=wide[1], shape=shape)
+
+
 def make_topology(setting: Setting, repetition: int) -> topology.Topology:
     """The network of one repetition."""
     s = setting
@@ -140,7 +192,7 @@ def make_topology(setting: Setting, repetition: int) -> topology.Topology:
         draw = lambda seed: topology.named(  # noqa: E731
             s.topology, s.nodes, seed, **s.topology_options
         )
-    if s.method == "federated_nb":
+    if s.method in SERVER:
         return topology.server(s.nodes)
     if s.push:
         among = s.nodes if s.topology == "complete" else draw(seed)
@@ -188,7 +240,7 @@ def run(setting: Setting) -> Outcome:
     parts = [split(s, r) for r in range(s.repetitions)]
     if s.method in BASELINES:
         return Outcome(np.array([0]), baseline(s.method, parts), 0, 0)
-    central, silent = s.method in POOLED, s.method in (*POOLED, "isolated")
+    central, silent = s.method in POOLED, s.method in (*POOLED, "isolated", "isolated_net")
     rounds = {"ml": 0, "federated_nb": 1}.get(s.method, s.rounds)
     at = list(range(1, rounds + 1)) if s.record == "all" else [rounds] if rounds else []
     deal = pooled if central else pack
@@ -198,7 +250,11 @@ def run(setting: Setting) -> Outcome:
     else:
         graphs = [make_topology(s, r) for r in range(s.repetitions)]
     talk = [None] * s.repetitions if silent else graphs
-    models = [make_model(s, *each) for each in zip(parts, shards, talk, strict=True)]
+    models: list[Any]
+    if s.method in NEURAL:
+        models = [make_net(s, p) for p in parts]
+    else:
+        models = [make_model(s, *each) for each in zip(parts, shards, talk, strict=True)]
     degree = max(g.slots for g in graphs)
     methods = [make_method(s, model, s.nodes * s.rows, degree) for model in models]
     probes = [_probe(s, p) for p in parts]

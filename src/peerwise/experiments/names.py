@@ -11,6 +11,7 @@ from peerwise import channel, combine, methods, metrics, partition, topology
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.experiments.baselines import BASELINES
 from peerwise.models.registry import MODELS
+from peerwise.nets import NETS
 
 __all__ = ["KINDS", "find", "first_line", "listed"]
 
@@ -20,6 +21,7 @@ _METRICS = ("consensus", "guards")  # probes that need no rows; errors are alway
 KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "methods": {**{name: getattr(methods, name) for name in methods.__all__}, **BASELINES},
     "models": dict(MODELS),
+    "nets": dict(NETS),
     "topologies": {name: getattr(topology, name) for name in topology.GRAPHS},
     "channels": {name: getattr(channel, name) for name in ("perfect", "erasure", "delay")},
     "partitions": dict(partition.PARTITIONS),

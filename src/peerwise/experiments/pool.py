@@ -20,7 +20,7 @@ from peerwise.experiments import job
 from peerwise.experiments.job import Outcome
 from peerwise.experiments.setting import Setting
 
-__all__ = ["Failure", "run_all", "spread"]
+__all__ = ["Failure", "run_all", "spread", "usual_workers"]
 
 
 class Failure(PeerwiseError):
@@ -53,6 +53,11 @@ def read(folder: Path, setting: Setting) -> Outcome | None:
             return Outcome(file["rounds"], values, extra["bytes_per_link"], extra["messages"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
+
+
+def usual_workers() -> int:
+    """A process for each core; one for a GPU, which one program can fill."""
+    return (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
 
 
 def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
@@ -93,15 +98,19 @@ def run_all(
     folder: Path,
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
+    only_kept: bool = False,
 ) -> tuple[dict[str, Outcome], dict[str, str]]:
-    """Outcomes and failures of all settings, by key; those kept in `folder` are not run again."""
+    """Outcomes and failures of all settings, by key; those kept in `folder` are not run again.
+
+    With `only_kept`, nothing is run at all.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     unique = {s.key: s.canonical() for s in settings}
     for setting in unique.values():
         read(folder, setting)  # a damaged file is found before hours are spent
-    open_ = [s for key, s in unique.items() if not _path(folder, s).exists()]
+    open_ = [s for s in unique.values() if not (_path(folder, s).exists() or only_kept)]
     failures: dict[str, str] = {}
-    workers = min(workers or os.cpu_count() or 1, max(len(_batches(open_)), 1))
+    workers = min(workers or usual_workers(), max(len(_batches(open_)), 1))
 
     def told() -> None:
         if progress is not None:

@@ -81,13 +81,17 @@ def reproduce(
     quick: bool = False,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    only_kept: bool = False,
 ) -> Reproduction:
     """Run items of a paper on the data sets at hand and write a run folder.
 
-    `repetitions` is the number of trials where items are Monte Carlo.
+    `repetitions` is the number of trials where items are Monte Carlo, and of replicas where they
+    train networks. `only_kept` runs nothing and takes what is in the folder.
     """
     if isinstance(paper, TaskPaper):
-        return _from_tasks(paper, items, folder, chosen, repetitions, quick, workers, progress)
+        return _from_tasks(
+            paper, items, folder, chosen, repetitions, quick, workers, progress, only_kept
+        )
     datasets = paper.datasets(chosen, quick)
     here = [d for d in datasets if d.present]
     tables = [item for item in items if item not in paper.without_data]
@@ -107,7 +111,7 @@ def reproduce(
     ]
     if quick:
         needed = [s for s in needed if s.nodes <= QUICK_NODES]
-    outcomes, failed = pool.run_all(needed, folder / "cells", progress, workers)
+    outcomes, failed = pool.run_all(needed, folder / "cells", progress, workers, only_kept)
     by_key = {s.key: s for s in needed}
     failures = {by_key[key].data: why for key, why in failed.items()}
     found: list[Record] = []
@@ -147,6 +151,7 @@ def _from_tasks(
     quick: bool,
     workers: int | None,
     progress: Callable[[int, int], None] | None,
+    only_kept: bool,
 ) -> Reproduction:
     sets = paper.datasets(chosen)
     if not sets:
@@ -156,7 +161,7 @@ def _from_tasks(
         )
     wanted = tasks_of(paper, items, sets, quick, trials)
     every = [task for tasks in wanted.values() for task in tasks.values()]
-    done, failed = run_tasks(every, folder / "cells", progress, workers)
+    done, failed = run_tasks(every, folder / "cells", progress, workers, only_kept)
     found: list[Record] = []
     for item, tasks in wanted.items():
         mine = {name: done[task.key] for name, task in tasks.items() if task.key in done}

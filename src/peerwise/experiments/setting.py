@@ -13,6 +13,8 @@ from peerwise.experiments.baselines import BASELINES
 __all__ = ["Setting", "expand", "setting_from"]
 
 Scalar = str | int | float | bool
+# methods that train neural networks
+NEURAL = ("cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net")
 PRIVATE = ("federated_nb", "gossip_nb", "private_crc", "robust_nb")  # methods with a budget
 
 
@@ -53,13 +55,35 @@ class Setting(BaseModel):
     )
     bound: float = Field(3.0, gt=0, description="standardised numbers are clipped to +- this")
     counter: str = Field("printed", description="of gossip_nb: printed, total, push_sum, ...")
-    method_options: dict[str, Scalar] = Field({}, description="arguments of your own method")
+    net: str = Field("mlp_64", description="of neural methods: see `peerwise list nets`")
+    net_init: Literal["he_uniform", "pytorch"] = Field(
+        "he_uniform", description="how a net's weights begin"
+    )
+    loss: Literal["cross_entropy", "virtual_teacher", "linear_teacher"] = Field(
+        "cross_entropy", description="what a net's training makes small"
+    )
+    beta: float = Field(0.99, gt=0, le=1, description="how sure the virtual teacher is")
+    epochs: int = Field(1, ge=1, description="local epochs a round (nets)")
+    batch: int = Field(32, ge=1, description="rows of a mini-batch (nets)")
+    optimiser: Literal["sgd", "adam"] = Field("sgd", description="of nets")
+    momentum: float = Field(0.5, ge=0, lt=1, description="of sgd")
+    weight_decay: float = Field(0.0, ge=0, description="of nets")
+    validation: float = Field(
+        0.0, ge=0, lt=1, description="share of rows kept to stop a net's training early"
+    )
+    common_start: bool = Field(False, description="all nodes begin with the same net")
+    method_options: dict[str, Scalar] = Field(
+        {}, description="more arguments: of your own method, or of a neural one (s, epsilon, ...)"
+    )
 
     nodes: int = Field(50, ge=1, description="size of the network")
     rows: int = Field(50, ge=1, description="rows a node, on average")
     sizes: str = Field("equal", description="how rows are spread: see `peerwise list sizes`")
     partition: str = Field("iid", description="who gets which rows: see `peerwise list partitions`")
     alpha: float = Field(0.5, gt=0, description="concentration of the dirichlet partition")
+    partition_options: dict[str, Scalar] = Field(
+        {}, description="e.g. {alpha = 1.26} for zipf, {homo_ratio = 0.5} for mixed"
+    )
 
     topology: str = Field("random_tree", description="the graph: see `peerwise list topologies`")
     topology_options: dict[str, Scalar] = Field({}, description="e.g. {extra = 10} for tree_plus")
@@ -82,11 +106,30 @@ class Setting(BaseModel):
         ignored: tuple[str, ...] = ()
         network: tuple[str, ...] = ("topology", "topology_options", "redraw", "push", "arrival")
         network += ("weigh", "include_self")
-        if self.method in ("rc", "ml", "isolated", *BASELINES):
+        if self.method in ("rc", "ml", "isolated", "isolated_net", "pooled_net", *BASELINES):
             ignored = (*network, "m0", "iterations")
         private = ("epsilon", "delta", "clip", "sensitivity", "bound", "counter")
         if self.method not in PRIVATE:
             ignored += private
+        nets: tuple[str, ...] = (
+            "net",
+            "net_init",
+            "loss",
+            "beta",
+            "epochs",
+            "batch",
+            "optimiser",
+            "momentum",
+        )
+        nets += ("weight_decay", "validation", "common_start")
+        if self.method in NEURAL:
+            ignored += ("model", "model_options", "m0", "iterations", "start", "iterate")
+            ignored += ("include_self", "weigh")
+            ignored += ("beta",) if self.loss == "cross_entropy" else ()
+        elif ":" not in self.method:
+            ignored += nets
+        if self.method in ("fedavg", "pooled_net"):
+            ignored += ("topology", "topology_options", "redraw", "push", "common_start")
         if self.method == "federated_nb":
             ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")
         if self.method == "ml":
@@ -97,8 +140,9 @@ class Setting(BaseModel):
         return self.model_copy(update=defaults)
 
     def reference(self) -> "Setting":
-        """Centralised calibration of the very same rows: what gaps are measured to."""
-        update = {"method": "rc", "metrics": (), "method_options": {}}
+        """The same model learnt from the very same rows at one place: what gaps are measured to."""
+        central = "pooled_net" if self.method in NEURAL else "rc"
+        update = {"method": central, "metrics": (), "method_options": {}}
         return self.model_copy(update=update).canonical()
 
     @property

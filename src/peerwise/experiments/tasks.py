@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Callable, Sequence
 from inspect import signature
@@ -18,7 +17,7 @@ import numpy as np
 
 from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, PeerwiseError
-from peerwise.experiments.pool import spread
+from peerwise.experiments.pool import spread, usual_workers
 
 __all__ = ["Task", "kept", "run_tasks"]
 
@@ -85,14 +84,18 @@ def run_tasks(
     folder: Path,
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
+    only_kept: bool = False,
 ) -> tuple[dict[str, Arrays], dict[str, str]]:
-    """What tasks gave, and why some failed, by key; those kept in `folder` are not run again."""
+    """What tasks gave, and why some failed, by key; those kept in `folder` are not run again.
+
+    With `only_kept`, nothing is run at all.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     unique = {task.key: task for task in tasks}
     for task in unique.values():
         if _path(folder, task).exists():
             _read(_path(folder, task))  # a damaged file is found before hours are spent
-    open_ = [task for task in unique.values() if not _path(folder, task).exists()]
+    open_ = [t for t in unique.values() if not (_path(folder, t).exists() or only_kept)]
     failures: dict[str, str] = {}
 
     def told() -> None:
@@ -101,7 +104,7 @@ def run_tasks(
             progress(done + len(failures), len(unique))
 
     told()
-    workers = min(workers or os.cpu_count() or 1, max(len(open_), 1))
+    workers = min(workers or usual_workers(), max(len(open_), 1))
     if workers == 1:
         for task in open_:
             why = _work(folder, task)

@@ -2,15 +2,31 @@
 
 from peerwise.methods.crc import crc, isolated, ml, rc
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb
+from peerwise.methods.neural import (
+    cfa,
+    cfa_ge,
+    decavg,
+    decdiff,
+    fedavg,
+    isolated_net,
+    pooled_net,
+)
 from peerwise.methods.private_crc import private_crc
 from peerwise.methods.robust_nb import robust_nb
 
 __all__ = [
+    "cfa",
+    "cfa_ge",
     "crc",
+    "decavg",
+    "decdiff",
+    "fedavg",
     "federated_nb",
     "gossip_nb",
     "isolated",
+    "isolated_net",
     "ml",
+    "pooled_net",
     "private_crc",
     "rc",
     "robust_nb",

@@ -21,7 +21,7 @@ from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, cross_entropy
 from peerwise.update.sgd import Trained, gradient, trainer
 
-__all__ = ["cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net"]
+__all__ = ["cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net"]
 
 STARTS = ("own", "common")  # whether nodes begin with weights of their own
 
@@ -72,8 +72,13 @@ def cfa(
 def isolated_net(
     net: Net, *, loss: Loss | None = None, start: str = "own", **training: Any
 ) -> Method:
-    """Every node trains alone; with all rows on one node this is the centralised reference."""
+    """Every node trains its net alone."""
     return _neural(net, loss, Mean(weighing.alone()), start, **training)
+
+
+def pooled_net(net: Net, *, loss: Loss | None = None, **training: Any) -> Method:
+    """One net trained on all rows at one place: the centralised reference."""
+    return isolated_net(net, loss=loss, **training)
 
 
 def cfa_ge(

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from peerwise.experiments.join import Joined
 from peerwise.experiments.results import Record
 
-__all__ = ["curves", "gains", "gap_map", "network_and_curves", "reach_curves", "save"]
+__all__ = ["curves", "gains", "gap_map", "network_and_curves", "panels", "reach_curves", "save"]
 
 COLOURS = {
     "crc": "#1f5fa8",
@@ -33,6 +33,20 @@ def save(figure: Figure, path: Path) -> Path:
     figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
     return path
+
+
+def panels(
+    count: int, width: float = 3.5, height: float = 2.9, most: int = 3, **options: Any
+) -> Any:
+    """A figure of so many panels, at most `most` beside each other, and its axes in a list."""
+    columns = min(count, most)
+    rows = -(-count // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options
+    )
+    for axis in list(axes.flat)[count:]:
+        axis.set_visible(False)
+    return figure, list(axes.flat)
 
 
 def gains(found: Joined) -> Figure:

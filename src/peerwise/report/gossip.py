@@ -1,6 +1,5 @@
 """Tables and figures of the Gossip-NB experiments, drawn like the paper's with ours labelled."""
 
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from peerwise.errors import BadFile
 from peerwise.experiments.gossip_claims import EPSILONS, NODES
 from peerwise.experiments.gossip_nb import PAPER
-from peerwise.experiments.reproduce import tasks_of
 from peerwise.experiments.results import Record
-from peerwise.experiments.tasks import kept
-from peerwise.report.figures import save
+from peerwise.report.figures import panels, save
+from peerwise.report.task_items import Grid, arrays_of, heading
 
 __all__ = ["markdown", "show"]
 
@@ -37,20 +32,6 @@ LAYOUT = {
     "private-crc": (("dataset", "method"), "epsilon"),
     "attack": (("dataset", "epsilon", "kind", "share"), "rule"),
 }
-
-
-def _arrays(folder: Path) -> dict[str, dict[str, Arrays]]:
-    """What the tasks of a run gave, by item and name."""
-    try:
-        config = tomllib.loads((folder / "config.toml").read_text())
-        items = [name.partition("/")[2] for name in config["items"]]
-        wanted = tasks_of(PAPER, items, config["datasets"], config["quick"], config.get("trials"))
-    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
-        raise BadFile(f"{folder / 'config.toml'} is damaged: {error}; run it again") from None
-    return {
-        item: {name: a for name, t in tasks.items() if (a := kept(folder / "cells", t)) is not None}
-        for item, tasks in wanted.items()
-    }
 
 
 def _grid(item: str, records: Sequence[Record]) -> tuple[list[Any], dict[tuple[str, ...], Any]]:
@@ -80,33 +61,31 @@ def _head(column: Any) -> str:
     return f"{column:.3g}" if isinstance(column, float) else str(column)
 
 
+def _short(record: Record | None) -> str:
+    return "" if record is None or record.value is None else f"{record.value:.3f}"
+
+
 def _cell(record: Record | None) -> str:
-    if record is None or record.value is None:
-        return ""
-    return f"{record.value:.3f}" + (f" ±{record.std:.3f}" if record.std else "")
+    return _short(record) + (f" ±{record.std:.3f}" if record is not None and record.std else "")
+
+
+def _laid_out(
+    item: str, title: str, records: Sequence[Record], cell: Callable[[Record | None], str]
+) -> Grid:
+    columns, cells = _grid(item, records)
+    head = [f"{records[0].metric.replace('_', ' ')} by {LAYOUT[item][1]}", *map(_head, columns)]
+    rows = [[" ".join(at), *(cell(row.get(c)) for c in columns)] for at, row in cells.items()]
+    return Grid(title, head, rows)
 
 
 def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
     """Print each item as a table and draw its figure; returns the paths."""
     drawn = []
-    arrays = _arrays(folder)
+    arrays = arrays_of(folder, PAPER).items
     for item in dict.fromkeys(r.item for r in records):
         mine = [r for r in records if r.item == item]
-        found = PAPER.items[item]
-        columns, cells = _grid(item, mine)
-        _, head = LAYOUT[item]
-        title = f"{item.replace('-', ' ').capitalize()}. {found.title}: {found.about}"
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-        table.add_column(f"{mine[0].metric.replace('_', ' ')} by {head}", no_wrap=True)
-        for column in columns:
-            table.add_column(_head(column), justify="right")
-        for label, row in cells.items():
-            short = [
-                f"{row[c].value:.3f}" if c in row and row[c].value is not None else ""
-                for c in columns
-            ]
-            table.add_row(" ".join(label), *short)
-        console.print(table)
+        title = f"{heading(PAPER, item)}: {PAPER.items[item].about}"
+        console.print(_laid_out(item, title, mine, _short).table())
         draw = DRAW.get(item)
         if draw is not None and arrays.get(item):
             drawn.append(save(draw(arrays[item]), folder / f"{item}.png"))
@@ -115,33 +94,15 @@ def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path
 
 def markdown(item: str, records: Sequence[Record]) -> list[str]:
     """An item as lines of Markdown: mean ± standard deviation over trials."""
-    found = PAPER.items[item]
-    columns, cells = _grid(item, records)
-    lines = [f"## {item.replace('-', ' ').capitalize()}. {found.title}", "", f"{found.about}.", ""]
-    head = [f"{records[0].metric.replace('_', ' ')} by {LAYOUT[item][1]}", *map(_head, columns)]
-    lines += ["| " + " | ".join(head) + " |", "|" + "---|" + "---:|" * len(columns)]
-    for label, row in cells.items():
-        lines.append(
-            "| " + " | ".join([" ".join(label), *(_cell(row.get(c)) for c in columns)]) + " |"
-        )
-    return [*lines, ""]
-
-
-def _panels(count: int, width: float = 3.5, height: float = 2.9, most: int = 3) -> Any:
-    columns = min(count, most)
-    rows = -(-count // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), squeeze=False
-    )
-    for axis in list(axes.flat)[count:]:
-        axis.set_visible(False)
-    return figure, list(axes.flat)
+    title = heading(PAPER, item)
+    lines = _laid_out(item, title, records, _cell).lines()
+    return [f"## {title}", "", f"{PAPER.items[item].about}.", "", *lines]
 
 
 def _accuracy(tasks: dict[str, Arrays]) -> Figure:
     """Figure 2: accuracy against epsilon, a panel a data set."""
     sets = list(dict.fromkeys(name.partition(" ")[0] for name in tasks))
-    figure, axes = _panels(len(sets))
+    figure, axes = panels(len(sets))
     for axis, name in zip(axes, sets, strict=False):
         for i, n in enumerate(NODES):
             found = tasks.get(f"{name} {n}")
@@ -166,7 +127,7 @@ def _accuracy(tasks: dict[str, Arrays]) -> Figure:
 
 def _sensitivity(tasks: dict[str, Arrays]) -> Figure:
     """Figure 3: the distribution of local sensitivities."""
-    figure, axes = _panels(len(tasks))
+    figure, axes = panels(len(tasks))
     for axis, (name, found) in zip(axes, tasks.items(), strict=False):
         for i, (n, quantiles) in enumerate(found.items()):
             axis.plot(
@@ -185,7 +146,7 @@ def _sensitivity(tasks: dict[str, Arrays]) -> Figure:
 
 def _sizes(tasks: dict[str, Arrays]) -> Figure:
     """Figure 4: mean and standard deviation of accuracy for three laws of sizes."""
-    figure, axes = _panels(2)
+    figure, axes = panels(2)
     for i, (name, found) in enumerate(tasks.items()):
         label = name.partition(" ")[2]
         for axis, values in zip(
@@ -203,7 +164,7 @@ def _sizes(tasks: dict[str, Arrays]) -> Figure:
 
 def _threshold(tasks: dict[str, Arrays]) -> Figure:
     """Figure 5: nodes by size and budget, accuracy against threshold and nodes kept."""
-    figure, axes = _panels(3 * len(tasks))
+    figure, axes = panels(3 * len(tasks))
     for i, (name, found) in enumerate(tasks.items()):
         one, two, three = axes[3 * i : 3 * i + 3]
         real = ~np.isnan(found["sizes"])
@@ -252,7 +213,7 @@ def _parameters(tasks: dict[str, Arrays]) -> Figure:
     """
     found = next(iter(tasks.values()))
     kinds = [k for k in ("prior", "category", "mean", "std") if k in found]
-    figure, axes = _panels(len(kinds), most=4)
+    figure, axes = panels(len(kinds), most=4)
     for axis, kind in zip(axes, kinds, strict=False):
         goal = found[f"federated_{kind}"]
         relative = kind in ("mean", "std")

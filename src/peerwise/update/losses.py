@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from peerwise.core import Array
 from peerwise.errors import BadSetting
 
-__all__ = ["Loss", "cross_entropy", "linear_teacher", "soft_labels", "virtual_teacher"]
+__all__ = ["LOSSES", "Loss", "cross_entropy", "linear_teacher", "soft_labels", "virtual_teacher"]
 
 Loss: TypeAlias = Callable[[Array, Array], Array]  # logits [m, c], labels [m] -> [m]
 
@@ -68,3 +68,11 @@ def linear_teacher(classes: int, beta: float = 0.99) -> Loss:
         return -(soft_labels(y, classes, beta, logits.dtype) * jax.nn.softmax(logits)).sum(1)
 
     return loss
+
+
+# Losses by name, made of (number of classes, beta).
+LOSSES: dict[str, Callable[[int, float], Loss]] = {
+    "cross_entropy": lambda classes, beta: cross_entropy(),
+    "linear_teacher": linear_teacher,
+    "virtual_teacher": virtual_teacher,
+}

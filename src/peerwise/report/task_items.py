@@ -1,0 +1,105 @@
+"""What reports of papers made of tasks share: what a run folder kept, and items as tables."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from peerwise.errors import BadFile
+from peerwise.experiments.items import TaskPaper
+from peerwise.experiments.reproduce import tasks_of
+from peerwise.experiments.tasks import kept
+
+__all__ = ["Grid", "Kept", "arrays_of", "heading", "paper_of"]
+
+Arrays = dict[str, np.ndarray]
+
+
+class Kept(NamedTuple):
+    """What the tasks of a run gave, by item and name, and which of them were not run."""
+
+    items: dict[str, dict[str, Arrays]]
+    missing: dict[str, list[str]]  # item -> names of tasks
+    sets: list[str]  # data sets that the command was to run
+
+
+class Grid(NamedTuple):
+    """A table of plain text, for the terminal or for a page."""
+
+    title: str
+    head: Sequence[str]  # lines of a head are parted by a line break
+    rows: Sequence[Sequence[str]]
+
+    def table(self, caption: str = "") -> Table:
+        """For the terminal; the first column names the row."""
+        table = Table(
+            title=self.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold"
+        )
+        table.caption, table.caption_justify = caption or None, "left"
+        table.add_column(self.head[0], no_wrap=True)
+        for column in self.head[1:]:
+            table.add_column(column, justify="right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def lines(self) -> list[str]:
+        """As lines of Markdown, without the title."""
+        head = [column.replace("\n", " ") for column in self.head]
+        rule = "|---|" + "---:|" * (len(head) - 1)
+        first, *rest = ("| " + " | ".join(cells) + " |" for cells in (head, *self.rows))
+        return [first, rule, *rest, ""]
+
+
+def heading(paper: TaskPaper, item: str) -> str:
+    """What stands above an item."""
+    return f"{item.replace('-', ' ').capitalize()}. {paper.items[item].title}"
+
+
+class _Config(NamedTuple):
+    """What a reproduction was asked for."""
+
+    paper: str
+    items: list[str]
+    sets: list[str]
+    quick: bool
+    trials: int | None
+
+
+def _config(folder: Path) -> _Config:
+    try:
+        told: dict[str, Any] = tomllib.loads((folder / "config.toml").read_text())
+        names = [str(name).partition("/") for name in told["items"]]
+        items = [item for _, _, item in names]
+        return _Config(names[0][0], items, told["datasets"], told["quick"], told.get("trials"))
+    except (OSError, LookupError, tomllib.TOMLDecodeError) as error:
+        raise BadFile(f"{folder / 'config.toml'} is damaged: {error}; run it again") from None
+
+
+def paper_of(folder: Path) -> str:
+    """Which paper a run reproduces; told even where no number came of it yet."""
+    return _config(folder).paper
+
+
+def arrays_of(folder: Path, paper: TaskPaper) -> Kept:
+    """What was run of a reproduction; a task that several items show is read once."""
+    asked = _config(folder)
+    if unknown := [item for item in asked.items if item not in paper.items]:
+        raise BadFile(f"{folder / 'config.toml'} names {unknown[0]}, which {paper.name} has not")
+    wanted = tasks_of(paper, asked.items, asked.sets, asked.quick, asked.trials)
+    every = {task.key: task for tasks in wanted.values() for task in tasks.values()}
+    read = {key: kept(folder / "cells", task) for key, task in every.items()}
+    done: dict[str, dict[str, Arrays]] = {item: {} for item in wanted}
+    missing: dict[str, list[str]] = {item: [] for item in wanted}
+    for item, tasks in wanted.items():
+        for name, task in tasks.items():
+            arrays = read[task.key]
+            if arrays is None:
+                missing[item].append(name)
+            else:
+                done[item][name] = arrays
+    return Kept(done, missing, asked.sets)
