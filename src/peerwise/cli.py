@@ -362,7 +362,7 @@ def report(
     if not folder.is_dir():
         raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
     records, _, _ = read_folder(folder)
-    if records and records[0].paper is not None:
+    if not records or records[0].paper is not None:
         _show_paper(folder)
         if markdown is not None:
             write_whole(markdown, page(folder).encode())

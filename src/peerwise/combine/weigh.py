@@ -10,9 +10,9 @@ from typing import TypeAlias
 import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox
-from peerwise.errors import BadSetting
+from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["alone", "cfa", "data_size", "equal", "metropolis"]
+__all__ = ["alone", "cfa", "data_size", "equal", "metropolis", "worst"]
 
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
 
@@ -55,6 +55,45 @@ def cfa(epsilon: float | None = None) -> Weigh:
         many = jnp.maximum(heard.sum(), 1).astype(inbox.weight.dtype)
         step = 1 / many if epsilon is None else jnp.full_like(many, epsilon)
         return 1 - step, step * share
+
+    return weigh
+
+
+QUANTILES = ("count", "lower", "linear", "higher")
+
+
+@cache
+def worst(alpha: float = 0.3, quantile: str = "count", note: str = "loss") -> Weigh:
+    """Only those whose loss is at or above the value at risk, each the same (CVaR-CVaR).
+
+    Losses are what the senders attach and the node's own (`note`). The value at risk is the
+    smallest of the ceil(alpha x heard) largest ("count"), or the (1 - alpha)-quantile of all with
+    that interpolation; equal losses are kept together, so that the worst is always among them.
+    """
+    if not 0 < alpha <= 1:
+        raise BadSetting(
+            f"alpha, the share of worst losses, must be above 0 and at most 1, got {alpha}"
+        )
+    if quantile not in QUANTILES:
+        raise UnknownName("quantile", quantile, QUANTILES)
+
+    def weigh(own: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
+        heard = jnp.append(inbox.weight > 0, True)
+        losses = jnp.append(inbox.note[note], own[note].astype(inbox.note[note].dtype))
+        losses = jnp.where(heard & ~jnp.isnan(losses), losses, jnp.inf)
+        rising, many = jnp.sort(losses), heard.sum()
+        place = (many - 1) * (1 - alpha)
+        low, high = jnp.floor(place).astype(jnp.int32), jnp.ceil(place).astype(jnp.int32)
+        # 0.3 x 10 must count as 3 in any precision
+        least = many - jnp.ceil(alpha * many - 1e-4).astype(jnp.int32)
+        at_risk = {
+            "count": rising[least],
+            "lower": rising[low],
+            "higher": rising[high],
+            "linear": rising[low] + (rising[high] - rising[low]) * (place - low),
+        }[quantile]
+        chosen = (heard & (losses >= at_risk)).astype(inbox.weight.dtype)
+        return chosen[-1], chosen[:-1]
 
     return weigh
 

@@ -251,7 +251,7 @@ ITEMS: dict[str, Figure] = {
     ),
     "figure-1": Figure(
         "The first aggregation",
-        "i.i.d. rows on a Barabasi-Albert graph of 100 nodes: what averaging destroys",
+        "i.i.d. rows on a Barabasi-Albert graph: what averaging destroys",
         _tasks_drop,
         _drops,
     ),

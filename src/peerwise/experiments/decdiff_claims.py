@@ -69,6 +69,7 @@ def _printed() -> dict[tuple[str, str, str | None, float | None], float]:
     return told
 
 
+# Every number of the paper's tables: (item, set, method, share) -> value.
 PAPER_TABLES = _printed()
 
 
@@ -85,6 +86,7 @@ class _Numbers:
             for r in records
             if r.value is not None
         }
+        self.run = {(r.item, r.dataset, r.setting.get("variant")) for r in records}
 
     @staticmethod
     def _more(record: Record) -> Any:
@@ -183,10 +185,10 @@ def _faster(number: _Numbers, name: str) -> Claim:
     share = max(shares, default=None)
     if share is None:
         raise KeyError(name)
-    rivals = {
-        v: number.of.get(("table-4", name, "rounds", v, share))
-        for v in ("dechetero", "cfa", "cfa-ge")
-    }
+    against = ("dechetero", "cfa", "cfa-ge")
+    if any(("table-4", name, v) not in number.run for v in against):
+        raise KeyError(name)
+    rivals = {v: number.of.get(("table-4", name, "rounds", v, share)) for v in against}
     ours = number("table-4", name, "decdiff+vt", "rounds", share)
     paper = PAPER_TABLES.get(("table-4", name, "decdiff+vt", share))
     return _claim(

@@ -175,6 +175,7 @@ def learn(
         "sizes": counts.sum(2),
         "seconds": np.array(time.perf_counter() - clock),
         "steps": np.asarray(done.state.memory["steps"]),
+        "device": np.array(jax.devices()[0].device_kind),
     }
     names = {"adapt": "", "combine": "aggregated_"}
     for stage in stages:

@@ -145,20 +145,37 @@ def _neural(
     if start not in STARTS:
         raise UnknownName("start", start, STARTS)
     chosen = cross_entropy() if loss is None else loss
-    return _built(net, chosen, rule, start, keep, tuple(sorted(training.items())))
+    return trained(net, chosen, rule, start, keep, tuple(sorted(training.items())))
 
 
 @cache
-def _built(
-    net: Net, loss: Loss, rule: Mean, start: str, keep: bool, training: tuple[tuple[str, Any], ...]
+def trained(
+    net: Net,
+    loss: Loss,
+    rule: Mean,
+    start: str,
+    keep: bool,
+    training: tuple[tuple[str, Any], ...],
+    first: bool = True,
 ) -> Method:
-    """`keep`: the optimiser's state survives from round to round instead of starting anew."""
-    local = trainer(net, loss, **dict(training))
+    """A node that trains a net on its rows and combines by a rule.
+
+    `keep`: the optimiser's state survives from round to round instead of starting anew. `first`: it
+    trains once before the first round. A message carries the node's data size and its last loss.
+    Where training has a `risk`, values are {"net": weights, "t": threshold}.
+    """
+    told = dict(training)
+    risky = told.get("risk") is not None
+    local = trainer(net, loss, **told)
+
+    def weights_of(value: Tree) -> Tree:
+        return value["net"] if risky else value
 
     def begin(key: Array, shard: Shard) -> Trained:
-        first, second, third = jax.random.split(key, 3)
-        weights = net.init(jax.random.key(0) if start == "common" else first)
+        first_key, second, third = jax.random.split(key, 3)
+        weights = net.init(jax.random.key(0) if start == "common" else first_key)
         weights = jax.tree.map(lambda a: a.astype(shard.x.dtype), weights)
+        value = {"net": weights, "t": jnp.zeros((), shard.x.dtype)} if risky else weights
         zero = jnp.zeros((), jnp.int32)
         memory: dict[str, Any] = {
             "size": shard.weight.sum(),
@@ -167,8 +184,8 @@ def _built(
             "trained": zero,
             "broke": zero - 1,
         }
-        optimiser = local.optimiser(weights)
-        return local.train.begin(second, weights, optimiser, memory["epochs"], memory, shard)
+        optimiser = local.optimiser(value)
+        return local.train.begin(second, value, optimiser, memory["epochs"], memory, shard)
 
     def again(key: Array, state: State, shard: Shard) -> Trained:
         memory = dict(state.memory)
@@ -179,7 +196,7 @@ def _built(
     def end(now: Trained) -> State:
         found, memory = local.train.end(now), now.kept
         fine = jnp.isfinite(found.loss)
-        told = {
+        seen = {
             "loss": found.loss,
             "steps": memory["steps"] + found.steps,
             "trained": memory["trained"] + 1,
@@ -187,14 +204,17 @@ def _built(
             "broke": jnp.where((memory["broke"] < 0) & ~fine, memory["trained"], memory["broke"]),
             **({"optimiser": found.optimiser} if keep else {}),
         }
-        return State(found.weights, {**memory, **told})
+        return State(found.weights, {**memory, **seen})
 
     def message(key: Array, state: State) -> Message:
-        return Message(state.value, {"size": state.memory["size"]})
+        return Message(state.value, {"size": state.memory["size"], "loss": state.memory["loss"]})
 
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        return jax.nn.log_softmax(net.logits(value, x))
+        return jax.nn.log_softmax(net.logits(weights_of(value), x))
 
-    init = replace(local.train, begin=begin, end=end)
+    def untrained(key: Array, shard: Shard) -> State:
+        return end(begin(key, shard))
+
     adapt = replace(local.train, begin=again, end=end)
+    init = replace(local.train, begin=begin, end=end) if first else untrained
     return Method(init, message, rule, adapt, predict)

@@ -23,10 +23,15 @@ ACCURACIES = ("table-2", "table-3", "beta")
 QUIET = ("centralised", "isolation")  # they aggregate nothing
 DIGITS = {"accuracy": ".4f", "loss": ".3f", "gini": ".3f", "degree": ".3g"}
 COST = 0.9  # the share at which table 4 also tells traffic
+FEW = 4  # so many missing runs are named
+PAGE = 1000  # characters: a page has room for every table
 
 LEGEND = {
-    **dict.fromkeys(ACCURACIES, "± is the 95 % interval over replicas; blank: not run"),
-    "table-4": "(k/n): k of n replicas reach it, the mean is theirs; -: none does; blank: not run",
+    **dict.fromkeys(
+        ACCURACIES, "±: 95 % interval over replicas, none where one was run; blank: not run"
+    ),
+    "table-4": "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; "
+    "-: none does; blank: not run",
 }
 
 
@@ -43,7 +48,7 @@ def _interval(record: Record | None) -> str:
 
 def _printed(item: str, dataset: str, variant: str, share: float | None = None) -> str:
     value = PAPER_TABLES.get((item, dataset, variant, share))
-    return "" if value is None else f"{value:.4f}" if share is None else f"{value:.1f}"
+    return "" if value is None else f"{value:.4f}" if share is None else f"{value:.2f}"
 
 
 def _named(item: str, variant: str) -> str:
@@ -111,17 +116,60 @@ def _numbers(records: Sequence[Record]) -> Grid:
     for r in records:
         variant, kind = r.setting.get("variant"), r.setting.get("at") or r.setting.get("of")
         name = SETS.get(r.dataset, r.dataset)
-        row, column = (NAMES[variant], f"{name}\n{kind}") if variant else (name, f"{kind}")
+        row, column = (NAMES[variant], f"{name}\n{kind}") if variant else (name, str(kind))
         columns[column] = None
-        rows.setdefault(row, {})[column] = "" if r.value is None else f"{r.value:{DIGITS[r.metric]}}"
-    metric = records[0].metric if records else ""
-    return Grid("", [metric, *columns], [[row, *map(rows[row].get, columns)] for row in rows])
-    return Grid("", [], [])
+        value = "" if r.value is None else f"{r.value:{DIGITS[r.metric]}}"
+        rows.setdefault(row, {})[column] = value
+    laid = [[row, *(cells.get(c, "") for c in columns)] for row, cells in rows.items()]
+    return Grid("", [records[0].metric, *columns], laid)
 
 
-def _grids(item: str, records: Sequence[Record], sets: Sequence[str]) -> list[Grid]:
-    if item in ACCURACIES:
-        return [_accuracies(item, records, sets)]
+def _grids(item: str, records: Sequence[Record], sets: Sequence[str], width: int) -> list[Grid]:
+    """The tables of an item; one that is too wide in one for each data set."""
     if item == "table-4":
         return [_times(records, name) for name in sets]
-    return [_numbers(records)] if records else []
+    if item not in ACCURACIES:
+        return [_numbers(records)] if records else []
+    whole = _accuracies(item, records, sets)
+    if whole.width <= width:
+        return [whole]
+    return [_accuracies(item, records, [name]) for name in sets]
+
+
+def _missing(names: Sequence[str], of: int) -> str:
+    if not names:
+        return ""
+    told = [
+        f"{SETS.get(s, s)} {NAMES.get(v, v)}".strip()
+        for s, _, v in (n.partition(" ") for n in names)
+    ]
+    few = f" ({', '.join(told)})" if len(told) <= FEW else ""
+    return f"{len(names)} of {of} runs are missing{few}: the same command goes on where it stopped"
+
+
+def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
+    """Print each item as tables, with a note of what was not run, and draw its figure."""
+    drawn = []
+    held = arrays_of(folder, PAPER)
+    for item, tasks in held.arrays.items():
+        mine = [r for r in records if r.item == item]
+        missing = held.missing[item]
+        title = f"\n[bold]{heading(PAPER, item)}[/]: {PAPER.items[item].about}"
+        console.print(title, highlight=False)
+        for grid in _grids(item, mine, held.sets, console.width):
+            console.print(grid.table())
+        for note in (LEGEND.get(item), _missing(missing, len(missing) + len(tasks))):
+            if note:
+                console.print(note, style="dim", highlight=False)
+        if item in DRAW and tasks:
+            drawn.append(save(DRAW[item](tasks), folder / f"{item}.png"))
+    return drawn
+
+
+def markdown(item: str, records: Sequence[Record]) -> list[str]:
+    """An item as lines of Markdown, of the data sets that were run."""
+    sets = [name for name in SETS if any(r.dataset == name for r in records)]
+    lines = [f"## {heading(PAPER, item)}", "", f"{PAPER.items[item].about}.", ""]
+    if item in LEGEND:
+        lines += [f"{LEGEND[item]}.", ""]
+    return lines + [line for grid in _grids(item, records, sets, PAGE) for line in grid.lines()]

@@ -11,6 +11,8 @@ import networkx as nx
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
 from peerwise import metrics
 from peerwise.report.figures import panels
@@ -19,6 +21,10 @@ __all__ = ["DRAW", "NAMES", "SETS"]
 
 Arrays = dict[str, np.ndarray]
 Tasks = dict[str, Arrays]
+MARKED = 10  # rounds of figure 1 in which aggregation is marked
+DEALS = 3  # replicas of a set that figure 5 shows
+
+# The data sets as the paper writes them.
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "emnist_letters": "EMNIST Letters"}
 
 # The paper's names; what it has not is marked.
@@ -70,24 +76,52 @@ def _by_set(tasks: Tasks) -> dict[str, dict[str, Arrays]]:
     return found
 
 
-def _legend(figure: Figure) -> None:
-    """One legend below all panels: each line once."""
-    shown = {}
-    for axis in figure.axes:
-        handles, labels = axis.get_legend_handles_labels()
-        shown |= dict(zip(labels, handles, strict=True))
+def _legend(figure: Figure, shown: dict[str, Any] | None = None) -> None:
+    """One legend below all panels: what is given, or each labelled line once."""
+    if shown is None:
+        shown = {}
+        for axis in figure.axes:
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+                shown.setdefault(label, handle)
+    columns = min(len(shown), max(int(figure.get_figwidth() / 1.6), 1))
     figure.legend(
-        shown.values(), shown.keys(), loc="outside lower center", ncols=min(len(shown), 5),
-        fontsize=9, frameon=False,
+        list(shown.values()), list(shown), loc="outside lower center", ncols=columns, fontsize=9,
+        frameon=False,
     )  # fmt: skip
 
 
-def _band(axis: Any, at: np.ndarray, values: np.ndarray, **style: Any) -> None:
-    """Mean over replicas [replicas, rounds], with its 95 % interval when there are several."""
-    mean, half = metrics.confidence(values)
-    axis.plot(at, mean, lw=1.7, **style)
-    if len(values) > 1:
-        axis.fill_between(at, mean - half, mean + half, color=style["color"], alpha=0.12, lw=0)
+def _accuracy_axis(axis: Any, bottom: float = 0.0) -> None:
+    """Accuracies by the logarithm of the error: .95 and .98 are as far apart as .50 and .80."""
+    axis.set_yscale(
+        "function",
+        functions=(lambda a: -np.log(1 - np.minimum(a, 0.9999)), lambda b: 1 - np.exp(-b)),
+    )
+    ticks = [0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995]
+    axis.yaxis.set_major_locator(FixedLocator(ticks))
+    axis.yaxis.set_major_formatter("{x:g}")
+    top = max(np.max(line.get_ydata(), initial=0) for line in axis.lines)  # not of the bands
+    axis.set_ylim(bottom, min(1 - 0.75 * (1 - top), 0.999))
+
+
+def _plain(axis: Any) -> None:
+    """A logarithmic axis with numbers as people write them."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _band(axis: Any, at: np.ndarray, values: np.ndarray, log: bool = False, **style: Any) -> None:
+    """Mean over replicas [replicas, rounds] with its 95 % interval; between the two of two.
+
+    The interval that two replicas give jumps from round to round and hides everything else.
+    `log`: of logarithms, so that the interval of a small distance does not pass 0.
+    """
+    held = np.log(np.maximum(values, 1e-12)) if log else values
+    mean, half = metrics.confidence(held)
+    low, high = (mean - half, mean + half) if len(values) > 2 else (held.min(0), held.max(0))
+    if log:
+        mean, low, high = np.exp(mean), np.exp(low), np.exp(high)
+    axis.plot(at, mean, lw=1.8, **style)
+    axis.fill_between(at, low, high, color=style["color"], alpha=0.15, lw=0)
 
 
 def _level(axis: Any, variant: str, found: Arrays) -> None:
@@ -98,40 +132,53 @@ def _level(axis: Any, variant: str, found: Arrays) -> None:
 def _progress(tasks: Tasks) -> Figure:
     """Accuracy against rounds and bytes, and how far apart the nodes' models are."""
     sets = _by_set(tasks)
-    figure, axes = panels(3 * len(sets), width=4.2, height=3.3, layout="constrained")
+    figure, axes = panels(3 * len(sets), width=4.3, height=3.7, layout="constrained")
     for i, (name, runs) in enumerate(sets.items()):
         rounds, sent, apart = axes[3 * i : 3 * i + 3]
         for variant, found in runs.items():
-            curve, at = found["accuracy"].mean(-1), found["rounds"]
-            if variant == "centralised":
-                _level(rounds, variant, found)
-                _level(sent, variant, found)
-                continue
-            style = _style(variant)
-            _band(rounds, at, curve, **style)
-            if found["message_bytes"]:
-                cost = metrics.traffic(at, int(found["message_bytes"]), int(found["messages"]))
-                _band(sent, cost / 1e9, curve, **style)
-            else:
-                _level(sent, variant, found)
-            if "consensus" in found:
-                _band(apart, at, found["consensus"], **style)
-        for axis in (rounds, sent):
-            axis.set_ylabel("test accuracy, mean of the nodes")
-            axis.set_ylim(0, 1)
-        rounds.set_title(f"{SETS[name]}: accuracy by rounds", fontsize=10)
-        sent.set_title(f"{SETS[name]}: accuracy by traffic", fontsize=10)
-        apart.set_title(f"{SETS[name]}: how far apart the models are", fontsize=10)
-        apart.set_ylabel("distance from their mean, relative")
-        apart.set_yscale("log")
-        for axis, label in (
-            (rounds, "round"), (sent, "GB sent by the whole network"), (apart, "round")
-        ):  # fmt: skip
+            _follow(variant, found, rounds, sent, apart)
+        count = max(len(found["accuracy"]) for found in runs.values())
+        told = f"{SETS[name]} ({count} replica{'s' if count > 1 else ''})"
+        for axis, what, label in (
+            (rounds, "accuracy by rounds", "round"),
+            (sent, "accuracy by traffic", "GB sent by the whole network"),
+            (apart, "spread of models", "round"),
+        ):
+            axis.set_title(f"{told}: {what}", fontsize=10)
             axis.set_xscale("log")
+            _plain(axis.xaxis)
             axis.set_xlabel(label)
             axis.grid(alpha=0.25)
+        for axis in (rounds, sent):
+            axis.set_ylabel("test accuracy, mean of nodes")
+            _accuracy_axis(axis)
+        apart.set_ylabel("distance from their mean / its norm")
+        apart.set_yscale("log")
+        _plain(apart.yaxis)
     _legend(figure)
+    figure.suptitle(
+        "After training in every round; line: mean over replicas; band: its 95 % interval "
+        "(of two replicas: between them)",
+        fontsize=11,
+    )
     return figure
+
+
+def _follow(variant: str, found: Arrays, rounds: Any, sent: Any, apart: Any) -> None:
+    """One run in the three panels of a data set."""
+    curve, at, style = found["accuracy"].mean(-1), found["rounds"], _style(variant)
+    if variant == "centralised":
+        _level(rounds, variant, found)
+        _level(sent, variant, found)
+        return
+    _band(rounds, at, curve, **style)
+    if found["message_bytes"]:
+        cost = metrics.traffic(at, int(found["message_bytes"]), int(found["messages"]))
+        _band(sent, cost / 1e9, curve, **style)
+    else:
+        _level(sent, variant, found)
+    if "consensus" in found:
+        _band(apart, at, found["consensus"], log=True, **style)
 
 
 def _zigzag(found: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -151,33 +198,55 @@ def _drop(tasks: Tasks) -> Figure:
     """Figure 1: what the first aggregation does to every node."""
     ((name, runs),) = _by_set(tasks).items()
     central = runs.pop("centralised", None)
+    shown = {v: _zigzag(found) for v, found in runs.items()}
     figure, axes = panels(
-        max(len(runs), 1), width=4.4, height=3.4, most=2, layout="constrained", sharey=True
+        max(len(shown), 1), width=4.8, height=3.5, most=2, layout="constrained", sharey=True
     )
-    for axis, (variant, found) in zip(axes, runs.items(), strict=False):
-        at, values = _zigzag(found)
-        colour = COLOURS[variant]
-        axis.plot(at, values, color=colour, lw=0.4, alpha=0.25)
-        axis.plot(at, values.mean(1), color=colour, lw=2.2, label=f"{NAMES[variant]}: mean")
-        told = NAMES[variant]
-        if "aggregated_accuracy" in found and "begun_accuracy" in found:
-            told += f": {values[0].mean():.2f} → {values[1].mean():.2f} at the first aggregation"
+    for axis, (variant, (at, values)) in zip(axes, shown.items(), strict=False):
+        mean, mixed = values.mean(1), (at % 1 > 0) & (at < MARKED)
+        axis.plot(at, values, color=COLOURS[variant], lw=0.4, alpha=0.3)
+        axis.plot(at, mean, color=COLOURS[variant], lw=2.2)
+        axis.plot(at[mixed], mean[mixed], "v", color=COLOURS[variant], mfc="white", ms=4)
+        told = NAMES[variant] + (" (common start)" if variant == "fedavg" else "")
+        if at[0] == 0 and mixed.any():
+            told += f": {mean[0]:.2f} → {mean[1]:.2f} at the first aggregation"
         axis.set_title(told, fontsize=10)
-    for axis in axes[: max(len(runs), 1)]:
+    for axis in axes[: max(len(shown), 1)]:
         if central is not None:
             at, values = _zigzag(central)
-            axis.plot(at, values.mean(1), label="Centralised", color=COLOURS["centralised"])
+            axis.plot(at, values.mean(1), color=COLOURS["centralised"], ls=":")
+        axis.set_xscale("function", functions=(_root, np.square))  # room for the first rounds
+        axis.set_xticks([t for t in (0, 1, 2, 3, 5, 10, 15, 20, 30, 50) if t <= at[-1]])
         axis.set_ylim(0, 1)
-        axis.set_xlabel("round (whole: after training, half: after aggregation)")
+        axis.set_xlabel("round")
         axis.set_ylabel("test accuracy")
         axis.grid(alpha=0.25)
-    _legend(figure)
+        axis.label_outer()
+    _legend(figure, _marks(central is not None))
     figure.suptitle(
-        f"{SETS[name]}, i.i.d. rows: averaging models that began differently\n"
-        "thin lines: single nodes; thick: their mean",
+        f"{SETS[name]}, i.i.d. rows: aggregating models that began differently "
+        "(round 0: each has trained alone)",
         fontsize=11,
     )
     return figure
+
+
+def _root(x: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.maximum(x, 0))
+
+
+def _marks(central: bool) -> dict[str, Any]:
+    """What lines and marks of figure 1 mean, in any method's colour."""
+    grey: dict[str, Any] = {"color": "#555555"}
+    mixed = Line2D([], [], lw=0, marker="v", mfc="white", **grey)
+    told = {
+        "single node": Line2D([], [], lw=0.6, **grey),
+        "mean of nodes": Line2D([], [], lw=2.2, **grey),
+        "mean after aggregation, before training": mixed,
+    }
+    if central:
+        told["Centralised"] = Line2D([], [], color=COLOURS["centralised"], ls=":")
+    return told
 
 
 def _graph(tasks: Tasks) -> Figure:
@@ -196,7 +265,7 @@ def _graph(tasks: Tasks) -> Figure:
     )  # fmt: skip
     figure.colorbar(drawn, ax=axis, shrink=0.8, pad=0.02, label="neighbours of the node")
     axis.set_title(
-        f"The Erdős–Rényi graph of all runs: {len(degree)} nodes, {graph.number_of_edges()} links\n"
+        f"The Erdős-Rényi graph of all runs: {len(degree)} nodes, {graph.number_of_edges()} links\n"
         f"neighbours: {degree.min()} to {degree.max()}, {degree.mean():.1f} on average",
         fontsize=11,
     )
@@ -219,11 +288,12 @@ def _allocation(tasks: Tasks) -> Figure:
         axis.set_xlabel("node")
         axis.set_ylabel("class")
         axis.set_title(
-            f"{SETS[name]}: Gini {found['gini'].mean():.2f} (classes), "
-            f"{float(found['gini_of_totals']):.2f} (rows of a node)",
+            f"{SETS[name]}: Gini {found['gini'].mean():.2f} within a class, "
+            f"{float(found['gini_of_totals']):.2f} of node totals",
             fontsize=10,
         )
-    figure.colorbar(drawn, ax=axes, label="rows (logarithmic)")
+    bar = figure.colorbar(drawn, ax=axes, label="rows (logarithmic)")
+    _plain(bar.ax.yaxis)
     figure.suptitle("Who holds what: most rows of a class lie on a few nodes", fontsize=11)
     return figure
 
@@ -233,18 +303,20 @@ def _losses(tasks: Tasks) -> Figure:
     deals = [
         (name, runs, r)
         for name, runs in _by_set(tasks).items()
-        for r in range(min(3, *(len(found["loss"]) for found in runs.values()), 3))
+        for r in range(min(DEALS, *(len(found["loss"]) for found in runs.values())))
     ]
-    figure, axes = panels(len(deals), width=4.2, height=3.4, layout="constrained")
+    figure, axes = panels(len(deals), width=4.3, height=3.8, layout="constrained")
     for axis, (name, runs, r) in zip(axes, deals, strict=False):
         for variant, found in runs.items():
             axis.plot(found["rounds"], found["loss"][r].mean(-1), lw=1.7, **_style(variant))
-        gini = next(iter(runs.values()))["gini"][r]
-        axis.set_title(f"{SETS[name]}, GI = {gini:.2f}", fontsize=10)
+        axis.set_title(f"{SETS[name]}, GI = {_gini(runs)[r]:.2f}", fontsize=10)
         axis.set_xlabel("round")
-        axis.set_ylabel("test loss, mean of the nodes")
+        axis.set_ylabel("test loss, mean of nodes")
         axis.set_yscale("log")
-        axis.grid(alpha=0.25, which="both")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axis.minorticks_off()
+        _plain(axis.yaxis)
+        axis.grid(alpha=0.25)
     _legend(figure)
     figure.suptitle("Test loss: a curve that rises again is overfitting", fontsize=11)
     return figure
@@ -272,14 +344,17 @@ def _boxes(tasks: Tasks) -> Figure:
         axis.tick_params(axis="x", rotation=40)
         plt.setp(axis.get_xticklabels(), ha="right", rotation_mode="anchor")
         axis.set_ylabel("test accuracy of a node")
-        axis.set_title(f"{SETS[name]}, GI = {_gini(runs):.2f}", fontsize=10)
+        lowest = min(found["accuracy"][:, -1].min() for found in runs.values())
+        _accuracy_axis(axis, max(lowest - 0.05, 0))
+        axis.set_title(f"{SETS[name]}, GI = {_gini(runs).mean():.2f}", fontsize=10)
         axis.grid(alpha=0.25, axis="y")
     figure.suptitle("Accuracy of single nodes after the last round", fontsize=11)
     return figure
 
 
-def _gini(runs: dict[str, Arrays]) -> float:
-    return float(next(iter(runs.values()))["gini"].mean())
+def _gini(runs: dict[str, Arrays]) -> np.ndarray:
+    """Gini index of every deal: all methods are given the same."""
+    return next(iter(runs.values()))["gini"]
 
 
 # How each item is drawn.

@@ -81,7 +81,7 @@ def _laid_out(
 def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
     """Print each item as a table and draw its figure; returns the paths."""
     drawn = []
-    arrays = arrays_of(folder, PAPER).items
+    arrays = arrays_of(folder, PAPER).arrays
     for item in dict.fromkeys(r.item for r in records):
         mine = [r for r in records if r.item == item]
         title = f"{heading(PAPER, item)}: {PAPER.items[item].about}"

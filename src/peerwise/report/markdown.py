@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from peerwise.experiments.items import Paper, TaskPaper
+from peerwise.experiments.items import Paper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
-from peerwise.report import gossip, tables
+from peerwise.report import tables
+from peerwise.report.paper import OF_TASKS
 
 __all__ = ["page"]
 
@@ -59,20 +60,21 @@ def page(folder: Path) -> str:
     """Every table of a run folder, each cell ours and then the paper's, and the claims."""
     records, claims, _ = read_folder(folder)
     lines = []
-    if tables.printed(records):
+    if tables.printed([r for r in records if r.paper not in OF_TASKS]):
         lines += [
             "Each cell: ours, then the paper's; `·` = not printed, `-` = no number of ours.",
             "",
         ]
     for name, item in dict.fromkeys((r.paper, r.item) for r in records):
-        paper = PAPERS[name or ""]
-        if isinstance(paper, TaskPaper):
-            lines += gossip.markdown(item, [r for r in records if r.item == item])
+        mine = [r for r in records if r.item == item]
+        if name in OF_TASKS:
+            lines += OF_TASKS[name].markdown(item, mine)
             continue
+        paper = PAPERS[name or ""]
+        assert isinstance(paper, Paper)
         found = paper.items[item]
         if not found.columns:
             continue
-        mine = [r for r in records if r.item == item]
         number = item.partition("-")[2]
         title = f"Table {number}. {found.title}" if number else found.title
         lines += [f"## {title}", "", f"{found.about}.", ""]

@@ -1,16 +1,21 @@
 """Show a reproduction: each item as a table beside the paper's, the claims, the figures."""
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from rich.console import Console
 
-from peerwise.experiments.items import Paper, TaskPaper
+from peerwise.experiments.items import Paper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
-from peerwise.report import figures, gossip, tables
+from peerwise.report import decdiff, figures, gossip, tables
+from peerwise.report.task_items import paper_of
 
-__all__ = ["show"]
+__all__ = ["OF_TASKS", "show"]
+
+# Papers whose items are tasks lay out and draw them themselves.
+OF_TASKS: dict[str, ModuleType] = {"gossip-nb": gossip, "decdiff": decdiff}
 
 _DESCRIBED = {name: name for name in ("rows", "features", "discrete", "continuous", "classes")}
 
@@ -23,14 +28,15 @@ def _number(item: str) -> str:
 def show(folder: Path, console: Console) -> list[Path]:
     """Print everything that a run folder holds and draw its figures; returns their paths."""
     records, claims, history = read_folder(folder)
-    drawn = []
-    if records and isinstance(PAPERS[records[0].paper or ""], TaskPaper):
-        drawn = gossip.show(folder, records, console)
+    drawn: list[Path] = []
+    name = (records[0].paper or "") if records else paper_of(folder)
+    if name in OF_TASKS:
+        drawn = OF_TASKS[name].show(folder, records, console)
         if claims:
             console.print(tables.claims_table(claims))
         return drawn
-    for name, item in dict.fromkeys((r.paper, r.item) for r in records):
-        paper = PAPERS[name or ""]
+    for item in dict.fromkeys(r.item for r in records):
+        paper = PAPERS[name]
         assert isinstance(paper, Paper)
         rows = {d.name: d for d in paper.datasets(None, False)}
         mine = [r for r in records if r.item == item]

@@ -22,7 +22,7 @@ Arrays = dict[str, np.ndarray]
 class Kept(NamedTuple):
     """What the tasks of a run gave, by item and name, and which of them were not run."""
 
-    items: dict[str, dict[str, Arrays]]
+    arrays: dict[str, dict[str, Arrays]]
     missing: dict[str, list[str]]  # item -> names of tasks
     sets: list[str]  # data sets that the command was to run
 
@@ -34,12 +34,17 @@ class Grid(NamedTuple):
     head: Sequence[str]  # lines of a head are parted by a line break
     rows: Sequence[Sequence[str]]
 
-    def table(self, caption: str = "") -> Table:
+    @property
+    def width(self) -> int:
+        """Characters that a line of it takes in a terminal."""
+        cells = zip(*(self.head, *self.rows), strict=True)
+        return sum(3 + max(len(t) for c in column for t in c.split("\n")) for column in cells)
+
+    def table(self) -> Table:
         """For the terminal; the first column names the row."""
         table = Table(
-            title=self.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold"
+            title=self.title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold"
         )
-        table.caption, table.caption_justify = caption or None, "left"
         table.add_column(self.head[0], no_wrap=True)
         for column in self.head[1:]:
             table.add_column(column, justify="right")

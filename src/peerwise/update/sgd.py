@@ -16,6 +16,7 @@ from peerwise.core import Array, Batched, Shard, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss
+from peerwise.update.risk import Risk
 
 __all__ = ["OPTIMISERS", "Trained", "Trainer", "gradient", "trainer"]
 
@@ -135,6 +136,12 @@ def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
     return Batched(begin, draw, step, end, lambda m: -(-taken(m) // size), size)
 
 
+def _with_threshold(step_by: Any, lr_t: float) -> Any:
+    """Weights by the optimiser, the threshold by plain descent."""
+    named = {"net": "net", "t": "t"}
+    return optax.partition({"net": step_by, "t": optax.sgd(lr_t)}, named)
+
+
 @cache
 def trainer(
     net: Net,
@@ -149,6 +156,8 @@ def trainer(
     weight_decay: float = 0.0,
     validation: float = 0.0,
     patience: int = 1,
+    risk: Risk | None = None,
+    lr_t: float | None = None,
 ) -> Trainer:
     """Training for `epochs` passes over the rows, or for `steps` batches drawn with replacement.
 
@@ -157,6 +166,9 @@ def trainer(
     `weight_decay` is added to the gradient before the momentum, as in PyTorch. With a share of rows
     for `validation` (evenly spaced ones, never trained on), a node stops after `patience` epochs
     without a lower loss on them and keeps the best weights of the round.
+
+    With a `risk` (see `update.risk`), what is trained is {"net": weights, "t": threshold}, and the
+    threshold has a learning rate of its own (`lr_t`, by default the same).
     """
     low, high = _checked(
         epochs, steps, batch, lr, momentum, weight_decay, optimiser, validation, patience
@@ -164,6 +176,16 @@ def trainer(
     parts = [optax.add_decayed_weights(weight_decay)] if weight_decay else []
     step_by = optax.chain(*parts, OPTIMISERS[optimiser](lr, momentum))
     mean_loss = _mean_loss(net, loss)
+    if risk is not None:
+        step_by = _with_threshold(step_by, lr if lr_t is None else lr_t)
+
+    def goal(weights: Tree, rows: Shard, key: Array | None) -> tuple[Array, Array]:
+        """What is made small, and the mean loss."""
+        if risk is None:
+            seen = mean_loss(weights, rows, key)
+            return seen, seen
+        seen = mean_loss(weights["net"], rows, key)
+        return risk(weights["t"], seen), seen
 
     def held_out(shard: Shard) -> Array:
         """Which rows are for validation: spread evenly over the shard."""
@@ -192,7 +214,7 @@ def trainer(
         key = None
         if net.noisy:
             key = jax.random.fold_in(jax.random.wrap_key_data(now.key), -1 - now.steps)
-        found, slope = jax.value_and_grad(mean_loss)(now.weights, rows, key)
+        (_, found), slope = jax.value_and_grad(goal, has_aux=True)(now.weights, rows, key)
         move, new = step_by.update(slope, now.optimiser, now.weights)
         count = rows.weight.astype(jnp.float32).sum()
         go = count > 0
@@ -239,7 +261,7 @@ def trainer(
     def after(now: Trained, shard: Shard) -> Trained:
         best, least, waited = now.stopping
         apart = shard._replace(weight=jnp.where(held_out(shard), shard.weight, 0))
-        seen = mean_loss(now.weights, apart, None).astype(jnp.float32)
+        seen = goal(now.weights, apart, None)[1].astype(jnp.float32)
         # without rows to validate on, the newest weights are the best
         better = (seen < least) | ~(apart.weight.sum() > 0)
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
