@@ -158,10 +158,14 @@ def without_rows(shard: Shard) -> Shard:
 
 
 def rows_at(rows: Shard, place: Array) -> Shard:
-    """Some rows of a table; a place past its end gives a row of weight 0."""
+    """Some rows of a table; a place past its end gives zeros of weight 0."""
     m = rows.weight.shape[0]
-    at = jnp.minimum(place, m - 1)
-    return Shard(rows.x[at], rows.y[at], jnp.where(place < m, rows.weight[at], 0))
+    at, there = jnp.minimum(place, m - 1), place < m
+
+    def picked(a: Array) -> Array:  # 0 x NaN would be NaN: whoever's row it is, it must not be read
+        return jnp.where(there.reshape(there.shape + (1,) * (a.ndim - 1)), a[at], 0)
+
+    return Shard(*map(picked, rows))
 
 
 class Method(NamedTuple):

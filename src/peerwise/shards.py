@@ -98,7 +98,9 @@ def _grouped(
         column = np.arange(length)
         real = column < sizes[nodes][:, None]
         index = flat[np.where(real, starts[nodes][:, None] + column, 0)]
-        shard = Shard(x[index], y[index].astype(np.int32), real.astype(kind))
+        held = x[index]
+        held[~real] = 0  # and not the row of somebody else
+        shard = Shard(held, y[index].astype(np.int32), real.astype(kind))
         groups.append(Group(nodes.astype(np.int32), shard))
     return Shards(tuple(groups))
 

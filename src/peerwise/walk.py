@@ -80,6 +80,7 @@ def walk(
     at = ([rounds] if rounds else []) if at is None else at
     n = shards.n
     at, stages = runtime.check(method, n, topology, channel.lag, rounds, at, stages)
+    channel.check(topology, rounds)
     with runtime.precision_of(precision) as dtype:
         key, probe = runtime.as_key(seed), runtime.as_probe(probe, dtype)
         shard = [runtime.cast(shards.of(i), dtype) for i in range(n)]
@@ -87,6 +88,7 @@ def walk(
         combine = jax.jit(partial(one_node, method.combine, hears_itself=topology.server))
         take = jax.jit(partial(take_parts, method))
         states = [jax.jit(method.init)(stage_key(key, INIT, 0, i), shard[i]) for i in range(n)]
+        runtime.check_losses(State(None, _memory(states)))
         blank = _blank_part(method, states[0], shard[0])
         slots = _blank_slots(blank, topology) if method.reply else None
         sent: list[list[Message]] = []

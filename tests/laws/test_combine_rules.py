@@ -63,8 +63,9 @@ def case(seed, heard=None):
     shapes = {"matrix": (2, 3), "number": (), "vector": (4,)}
     own = {name: rng.normal(size=shape).astype("f") for name, shape in shapes.items()}
     value = {name: rng.normal(size=(K, *shape)).astype("f") for name, shape in shapes.items()}
-    note = {"size": np.float32(rng.integers(1, 50))}
+    note = {"size": np.float32(rng.integers(1, 50)), "loss": np.float32(rng.exponential())}
     notes = {"size": rng.integers(1, 50, size=K).astype("f")}
+    notes["loss"] = rng.exponential(size=K).astype("f")
     # link weights that sum to less than one, as Metropolis weights do
     weight = np.where(heard, rng.uniform(0.1, 0.9, size=K) / K, 0).astype("f")
     return own, note, Inbox(value, notes, weight, np.zeros(K, np.int32))
@@ -184,6 +185,12 @@ def cfa_by_hand(share, heard):
     return 1 - step, step * share / max(share[heard].sum(), 1e-30)
 
 
+def worst_by_hand(note, inbox, heard, alpha=0.3):
+    losses = np.append(inbox.note["loss"][heard], note["loss"])
+    at_risk = -np.sort(-losses)[int(np.ceil(alpha * losses.size)) - 1]
+    return float(note["loss"] >= at_risk), (inbox.note["loss"] >= at_risk).astype("f")
+
+
 def by_hand(name, own, note, inbox):
     """Own and slot weights as the rule's docstring says, for the leaf "vector"."""
     heard = inbox.weight > 0
@@ -196,6 +203,7 @@ def by_hand(name, own, note, inbox):
         "data_size": (note["size"], inbox.weight * size),
         "data_size, self excluded": (0, inbox.weight * size),
         "metropolis": (1 - inbox.weight.sum(), inbox.weight),
+        "worst": worst_by_hand(note, inbox, heard),
     }[name]
     w = np.where(heard, w, 0)
     if w_own + w.sum() == 0:

@@ -1,4 +1,4 @@
-"""Training side by side: nodes of any length in lanes, for what their rows cost, as node by node."""
+"""Training side by side: nodes of any length in lanes, as node by node, for what rows cost."""
 
 import logging
 from dataclasses import replace
@@ -6,28 +6,47 @@ from functools import cache, partial
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_equal_runs, everything
+from helpers import assert_equal_runs
 from peerwise import topology as topologies
 from peerwise.channel import erasure
+from peerwise.core import State
 from peerwise.errors import BadFile
-from peerwise.methods.neural import cfa_ge, decavg, decdiff
-from peerwise.nets import mlp, network_of
+from peerwise.methods.neural import cfa_ge, decavg
+from peerwise.nets import network_of
 from peerwise.nets.conv import Dropout
-from peerwise.shards import GROWTH, pack, pack_alike
+from peerwise.shards import pack, pack_alike
 from peerwise.simulate import nodes, simulate
 from peerwise.simulate.nodes import STEP, _coarse, _lanes
 from peerwise.walk import walk
 
-NET = network_of(mlp(4, 3, (6,)), 4, 3)
 SIZES = (70, 3, 9, 31, 30, 6)  # more than a factor 20
 N = len(SIZES)
 RING = topologies.ring(N)
 SMALL = {"batch": 4, "lr": 0.1, "momentum": 0.5}
+
+
+class _Noisy(eqx.Module):
+    layer: eqx.nn.Linear
+
+    def __call__(self, x, key=None):
+        return self.layer(Dropout(0.5)(x, key))
+
+
+def plain(key):
+    return eqx.nn.Linear(4, 3, key=key)
+
+
+def noisy(key):
+    return _Noisy(plain(key))
+
+
+NET, NOISY = network_of(plain, 4, 3), network_of(noisy, 4, 3)  # small: all time is compilation
 
 
 def table(m, seed=0):
@@ -44,17 +63,21 @@ def shards(sizes=SIZES, seed=0):
     return pack(*table(sum(sizes), seed), dealt(sizes))
 
 
-class _Noisy(eqx.Module):
-    first: eqx.nn.Linear
-    last: eqx.nn.Linear
+def untrained(net, method, low=1, high=1):
+    """The method without training before the first round, which takes longest to compile."""
+    weights = jax.eval_shape(net.init, jax.random.key(0))
 
-    def __call__(self, x, key=None):
-        return self.last(Dropout(0.5)(jax.nn.relu(self.first(x)), key))
+    def init(key, shard):
+        size = shard.weight.sum()
+        zero = jnp.zeros((), jnp.int32)
+        epochs = low + size.astype(jnp.int32) % (high - low + 1)
+        memory = {"size": size, "epochs": epochs, "steps": zero, "trained": zero, "broke": zero - 1}
+        value = jax.tree.map(
+            lambda a: jnp.sin(jnp.arange(a.size, dtype=a.dtype) + size).reshape(a.shape), weights
+        )
+        return State(value, memory | {"loss": jnp.zeros((), jnp.float32)})
 
-
-def noisy(key):
-    one, two = jax.random.split(key)
-    return _Noisy(eqx.nn.Linear(4, 6, key=one), eqx.nn.Linear(6, 3, key=two))
+    return method._replace(init=init)
 
 
 # --- lanes
@@ -143,47 +166,52 @@ def test_coarse_groups_cover_all_groups_in_order(sizes):
 
 # --- the same as node by node
 
+STOPS = {"epochs": 6, "validation": 0.25, "patience": 2}
 WAYS = {
-    "an epoch": decavg(NET, **SMALL),
-    "epochs of its own": decavg(NET, epochs=(1, 3), **SMALL),
-    "steps": decavg(NET, steps=5, **SMALL),
-    "early stopping": decavg(NET, epochs=6, validation=0.25, patience=2, **SMALL | {"lr": 0.6}),
-    "dropout": decavg(network_of(noisy, 4, 3), epochs=2, **SMALL),
+    "an epoch": untrained(NET, decavg(NET, **SMALL)),
+    "epochs of its own, dropout": untrained(NOISY, decavg(NOISY, epochs=(1, 3), **SMALL), 1, 3),
+    "steps": untrained(NET, decavg(NET, steps=5, **SMALL)),
+    "early stopping": untrained(NET, decavg(NET, **STOPS, **SMALL | {"lr": 0.6}), 6, 6),
 }
 ROUNDS = {"rounds": 2, "seed": 3}
 
 
+def one_length(sizes=SIZES):
+    """The rows of `shards`, all padded to the largest: node by node, one program for all."""
+    x, y = table(sum(sizes))
+    return pack_alike(x, y, [dealt(sizes), [np.arange(max(sizes))] * len(sizes)])[0]
+
+
 @cache
 def oracle(way):
-    return walk(WAYS[way], shards(), RING, **ROUNDS)
+    data = shards() if way == "an epoch" else one_length()
+    assert len(data.groups) == (5 if way == "an epoch" else 1)
+    return walk(WAYS[way], data, RING, **ROUNDS)
 
 
-def anew(method):
-    """The same method to a reader, and another one to what is compiled already."""
-    return method._replace(init=replace(method.init), adapt=replace(method.adapt))
+@cache
+def side_by_side(way):
+    return simulate(WAYS[way], shards(), RING, **ROUNDS)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_side_by_side_equals_node_by_node(way):
-    run = simulate(WAYS[way], shards(), RING, **ROUNDS)
-    assert_equal_runs(run, oracle(way), 1e-5)
+    assert_equal_runs(side_by_side(way), oracle(way), 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("way", "block"),
-    [("an epoch", 2), ("an epoch", 1), ("epochs of its own", 2), ("early stopping", 2)],
-)
+@pytest.mark.parametrize(("way", "block"), [("an epoch", 1), ("early stopping", 2)])
 def test_group_by_group_equals_node_by_node(way, block, monkeypatch):
+    """As a CPU does it where there are more nodes than BLOCK."""
     monkeypatch.setattr(nodes, "BLOCK", block)
-    run = simulate(anew(WAYS[way]), shards(), RING, **ROUNDS)
+    method = WAYS[way]._replace(adapt=replace(WAYS[way].adapt))  # not compiled with another BLOCK
+    run = simulate(method, shards(), RING, **ROUNDS)
     assert_equal_runs(run, oracle(way), 1e-5)
 
 
 def test_early_stopping_stopped_some_nodes_early():
     """What the parity above would not show."""
-    steps = np.asarray(oracle("early stopping").state.memory["steps"])
-    trained = [m - m // 4 for m in SIZES]
-    most = [(2 + 1) * 6 * -(-m // 4) for m in trained]
+    steps = np.asarray(side_by_side("early stopping").state.memory["steps"])
+    most = np.array([2 * 6 * -(-(m - m // 4) // 4) for m in SIZES])
     assert (steps <= most).all()
     assert (steps < most).sum() >= 2
     assert steps[1] == most[1]  # three rows leave none to validate on
@@ -192,53 +220,80 @@ def test_early_stopping_stopped_some_nodes_early():
 # --- for what rows cost
 
 
-@pytest.mark.parametrize("largest", [70, 45])
-def test_steps_follow_the_rows_of_each_node(largest):
-    sizes = (largest, *SIZES[1:])
-    run = simulate(WAYS["an epoch"], shards(sizes), RING, **ROUNDS)
-    assert np.asarray(run.state.memory["steps"]).tolist() == [3 * -(-m // 4) for m in sizes]
-
-
-def test_steps_follow_the_epochs_that_a_node_has():
-    memory = oracle("epochs of its own").state.memory
+@pytest.mark.parametrize("way", ["an epoch", "epochs of its own, dropout"])
+def test_steps_follow_the_rows_and_epochs_of_each_node_and_not_the_largest(way):
+    memory = side_by_side(way).state.memory
     epochs = np.asarray(memory["epochs"])
-    assert set(epochs.tolist()) <= {1, 2, 3}
-    expected = 3 * epochs * [-(-m // 4) for m in SIZES]
+    expected = 2 * epochs * [-(-m // 4) for m in SIZES]
     np.testing.assert_array_equal(memory["steps"], expected)
-    ours = simulate(WAYS["epochs of its own"], shards(), RING, **ROUNDS).state.memory
-    np.testing.assert_array_equal(ours["steps"], expected)
 
 
-def test_a_node_without_rows_does_nothing():
-    sizes = (9, 0, 8, 0, 7, 1)
-    start = simulate(WAYS["an epoch"], shards(sizes), topologies.alone(N), 0)
-    run = simulate(WAYS["an epoch"], shards(sizes), topologies.alone(N), 3)
-    assert np.asarray(run.state.memory["steps"]).tolist() == [12, 0, 8, 0, 8, 4]
-    for a, b in zip(jax.tree.leaves(start.state.value), jax.tree.leaves(run.state.value), strict=True):
-        a, b = np.asarray(a), np.asarray(b)
-        np.testing.assert_array_equal(a[[1, 3]], b[[1, 3]])
-        assert (a[[0, 2, 4]] != b[[0, 2, 4]]).any()
+def test_by_steps_all_nodes_take_as_many():
+    assert np.asarray(side_by_side("steps").state.memory["steps"]).tolist() == [2 * 5] * N
 
 
 # --- replicas
 
-DEALS = [dealt((26, 5, 9, 6, 3, 20)), dealt((6, 18, 30, 4, 12, 2))]
+DEALS = [dealt((12, 3, 9, 0, 3, 10)), dealt((3, 8, 11, 12, 2, 1))]
 
 
 def test_replicas_of_two_deals_equal_the_runs_one_by_one():
-    x, y = table(80, 4)
-    method, options = WAYS["epochs of its own"], {"rounds": 3, "channel": erasure(0.8)}
+    """Node 3 holds nothing in the first deal."""
+    x, y = table(37, 4)
+    method, options = untrained(NET, decavg(NET, epochs=3, **SMALL), 1, 3), {"rounds": 3}
     alike = pack_alike(x, y, DEALS)
     together = simulate(method, alike, RING, seed=[1, 2], **options)
-    for i, (wide, rows) in enumerate(zip(alike, DEALS, strict=True)):
-        single = simulate(method, wide, RING, seed=i + 1, **options)
+    for i, data in enumerate(alike):
+        single = simulate(method, data, RING, seed=i + 1, **options)
         mine = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
         assert_equal_runs(mine, single, 1e-5)
-        # nor does it matter how far the rows were padded
-        assert_equal_runs(mine, simulate(method, pack(x, y, rows), RING, seed=i + 1, **options), 1e-5)
+    steps, epochs = (np.asarray(together.state.memory[what]) for what in ("steps", "epochs"))
+    batches = [[-(-len(rows) // 4) for rows in deal] for deal in DEALS]
+    np.testing.assert_array_equal(steps, 3 * epochs * batches)
 
 
-# --- compiled once
+# --- interrupted, resumed, compiled once
+
+FEW = (9, 8, 3, 3, 9, 3)
+GIVEN = {"keep": True, "epochs": (1, 3), "smoothing": 0.7, "rows": 2, **SMALL}
+LASTING = cfa_ge(NET, **GIVEN)
+LOSSY = {"channel": erasure(0.7), "seed": 2, "at": (1, 4)}
+
+
+def look(method, state):
+    return state.value
+
+
+lasting = partial(simulate, LASTING, shards(FEW), RING, 4, probe=look, **LOSSY)
+
+
+def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
+    whole = lasting()
+    epochs = np.asarray(whole.state.memory["epochs"])  # drawn before the first round, and kept
+    assert len(set(epochs.tolist())) > 1
+    steps = (4 + 1) * epochs * [-(-m // 4) for m in FEW]
+    np.testing.assert_array_equal(whole.state.memory["steps"], steps)
+    for k in (0, 1, 3):
+        assert_equal_runs(lasting(resume=lasting(until=k)), whole)
+
+
+def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr("peerwise.simulate.run.WORK", 0)  # save after every chunk
+    file = tmp_path / "run"
+
+    def crash(done):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lasting(checkpoint=file, chunk=1, progress=crash)
+    for other in ({"lr": 0.2}, {"batch": 5}, {"momentum": 0.4}, {"step": 0.1}, {"rows": 3}):
+        method = cfa_ge(NET, **{**GIVEN, **other})
+        with pytest.raises(BadFile, match="another run"):
+            simulate(method, shards(FEW), RING, 4, probe=look, checkpoint=file, **LOSSY)
+    told = []
+    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=told.append), lasting())
+    assert told == [3, 4]
 
 
 def compilations(caplog, run):
@@ -250,64 +305,9 @@ def compilations(caplog, run):
 
 
 def test_other_rows_seeds_and_rounds_compile_nothing_again(caplog):
-    method = anew(WAYS["epochs of its own"])
-    sizes = (9, 8, 3, 3, 9, 3)
-    other = (3, 9, 9, 2, 3, 8)  # the same shapes at other nodes
-    assert shards(sizes).groups[0].shard.x.shape == shards(other).groups[0].shard.x.shape
-    assert compilations(caplog, lambda: simulate(method, shards(sizes), RING, 2)) > 0
-    again = partial(simulate, method, shards(other, seed=9), RING, 5, seed=7)
-    assert compilations(caplog, again) == 0
-
-
-# --- interrupted and resumed
-
-LASTING = {
-    "optimiser kept": decdiff(NET, keep=True, epochs=(1, 3), **SMALL),
-    "replies": cfa_ge(NET, smoothing=0.7, rows=2, **SMALL),
-}
-LOSSY = {"channel": erasure(0.7), "seed": 2, "probe": lambda method, state: state.value}
-
-
-@cache
-def uninterrupted(way):
-    return simulate(LASTING[way], shards(FEW), RING, 4, at=(1, 4), **LOSSY)
-
-
-FEW = (9, 8, 3, 3, 9, 3)
-
-
-@pytest.mark.parametrize("way", LASTING)
-def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(way, tmp_path):
-    run = partial(simulate, LASTING[way], shards(FEW), RING, 4, at=(1, 4), **LOSSY)
-    for k in (0, 1, 3):
-        assert_equal_runs(run(resume=run(until=k)), uninterrupted(way))
-
-    def crash(done):
-        if done == 2:
-            raise KeyboardInterrupt
-
-    file = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        run(checkpoint=file, chunk=1, progress=crash)
-    told = []
-    assert_equal_runs(run(checkpoint=file, chunk=1, progress=told.append), uninterrupted(way))
-    assert told == [3, 4]
-
-
-@pytest.mark.parametrize(
-    "other", [{"lr": 0.2}, {"batch": 5}, {"epochs": (1, 4)}, {"momentum": 0.4}, {"s": 2.0}]
-)
-def test_a_checkpoint_of_another_training_is_refused(other, tmp_path):
-    given = {"keep": True, "epochs": (1, 3), **SMALL}
-    run = partial(simulate, shards=shards(FEW), topology=RING, rounds=2, checkpoint=tmp_path / "run")
-    run(decdiff(NET, **given), until=1)
-    with pytest.raises(BadFile, match="another run"):
-        run(decdiff(NET, **{**given, **other}))
-
-
-def test_runs_are_sound():
-    """The law of the tests above: everything that they compare is finite and moves."""
-    for run in (oracle("an epoch"), uninterrupted("replies")):
-        named = everything(run)
-        assert all(np.isfinite(a).all() for a in named.values())
-    assert GROWTH < 70 / 31  # so that there is more than one group
+    lasting()
+    other = shards((3, 9, 9, 3, 3, 8), seed=9)  # the same shapes at other nodes
+    again = cfa_ge(NET, **GIVEN)
+    options = LOSSY | {"channel": erasure(0.5), "seed": 7, "at": (2, 6)}
+    run = partial(simulate, again, other, RING, 7, probe=look, **options)
+    assert compilations(caplog, run) == 0

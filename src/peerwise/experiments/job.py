@@ -10,7 +10,7 @@ import numpy as np
 
 from peerwise import data, metrics, topology
 from peerwise.agreement import tan_structure
-from peerwise.channel import erasure, perfect
+from peerwise.channel import Channel, both, erasure
 from peerwise.core import Method
 from peerwise.errors import BadData, BadSetting
 from peerwise.experiments.baselines import BASELINES, baseline, one_hot
@@ -146,7 +146,7 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
 def _neural(s: Setting, net: Net) -> Method:
     training: dict[str, Any] = {
         "loss": LOSSES[s.loss](net.classes, s.beta),
-        "epochs": s.epochs,
+        **({"steps": s.steps} if s.steps else {"epochs": s.epochs}),
         "batch": s.batch,
         "lr": s.lr,
         "optimiser": s.optimiser,
@@ -202,6 +202,19 @@ def make_topology(setting: Setting, repetition: int) -> topology.Topology:
     else:
         made = topology.redrawn(draw, every=s.redraw, rounds=s.rounds, seed=seed)
     return topology.metropolis(made) if s.weigh == "metropolis" else made
+
+
+def make_channel(setting: Setting) -> Channel:
+    """What befalls the messages of a setting: its channel, and losses by its arrival."""
+    s = setting
+    try:
+        made: Channel = find("channels", s.channel)(**s.channel_options)
+    except TypeError as error:
+        raise BadSetting(f"channel_options of {s.channel}: {error}") from None
+    if s.arrival == 1:
+        return made
+    lossy = erasure(s.arrival)
+    return lossy if s.channel == "perfect" else both(made, lossy)
 
 
 def _probe(setting: Setting, part: Split) -> Any:
@@ -263,7 +276,7 @@ def run(setting: Setting) -> Outcome:
         simulate,
         rounds=rounds,
         at=at,
-        channel=perfect() if s.arrival == 1 else erasure(s.arrival),
+        channel=make_channel(s),
         precision=s.precision,
     )
     if _alike(methods, shards, graphs):

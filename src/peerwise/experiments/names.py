@@ -17,13 +17,15 @@ __all__ = ["KINDS", "find", "first_line", "listed"]
 
 _METRICS = ("consensus", "guards")  # probes that need no rows; errors are always recorded
 
+_CHANNELS = ("perfect", "erasure", "bursty", "churn", "delay", "random_delay", "trace")
+
 # Kind -> name -> what it names.
 KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "methods": {**{name: getattr(methods, name) for name in methods.__all__}, **BASELINES},
     "models": dict(MODELS),
     "nets": dict(NETS),
     "topologies": {name: getattr(topology, name) for name in topology.GRAPHS},
-    "channels": {name: getattr(channel, name) for name in ("perfect", "erasure", "delay")},
+    "channels": {name: getattr(channel, name) for name in _CHANNELS},
     "partitions": dict(partition.PARTITIONS),
     "sizes": dict(partition.SIZES),
     "rules": {name: getattr(combine, name) for name in combine.__all__},

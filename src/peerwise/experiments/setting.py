@@ -14,7 +14,11 @@ __all__ = ["Setting", "expand", "setting_from"]
 
 Scalar = str | int | float | bool
 # methods that train neural networks
-NEURAL = ("cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net")
+DIFFUSION = ("average_cvar", "cta", "cvar_cvar")  # of neural networks that begin alike
+NEURAL = ("cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net", *DIFFUSION)
+# keys of neural methods alone
+OF_NETS = ("net", "net_init", "loss", "beta", "epochs", "steps", "batch", "optimiser", "momentum",
+           "weight_decay", "validation", "common_start")  # fmt: skip
 PRIVATE = ("federated_nb", "gossip_nb", "private_crc", "robust_nb")  # methods with a budget
 
 
@@ -64,6 +68,7 @@ class Setting(BaseModel):
     )
     beta: float = Field(0.99, gt=0, le=1, description="how sure the virtual teacher is")
     epochs: int = Field(1, ge=1, description="local epochs a round (nets)")
+    steps: int | None = Field(None, ge=1, description="local steps a round, instead of epochs")
     batch: int = Field(32, ge=1, description="rows of a mini-batch (nets)")
     optimiser: Literal["sgd", "adam"] = Field("sgd", description="of nets")
     momentum: float = Field(0.5, ge=0, lt=1, description="of sgd")
@@ -90,6 +95,12 @@ class Setting(BaseModel):
     redraw: int | None = Field(None, ge=1, description="draw a new graph every so many rounds")
     push: bool = Field(False, description="a node tells one random neighbour a round, not all")
     arrival: float = Field(1.0, ge=0, le=1, description="probability that a message arrives")
+    channel: str = Field(
+        "perfect", description="what else befalls messages: see `peerwise list channels`"
+    )
+    channel_options: dict[str, Scalar] = Field(
+        {}, description='e.g. {good = 10, bad = 5} for bursty, {source = "t.csv"} for trace'
+    )
 
     rounds: int = Field(64, ge=1, description="communication rounds")
     repetitions: int = Field(5, ge=1, description="independent splits, graphs and seeds")
@@ -105,31 +116,22 @@ class Setting(BaseModel):
         """The same experiment with everything that its method ignores at its default."""
         ignored: tuple[str, ...] = ()
         network: tuple[str, ...] = ("topology", "topology_options", "redraw", "push", "arrival")
-        network += ("weigh", "include_self")
+        network += ("channel", "channel_options", "weigh", "include_self")
         if self.method in ("rc", "ml", "isolated", "isolated_net", "pooled_net", *BASELINES):
             ignored = (*network, "m0", "iterations")
         private = ("epsilon", "delta", "clip", "sensitivity", "bound", "counter")
         if self.method not in PRIVATE:
             ignored += private
-        nets: tuple[str, ...] = (
-            "net",
-            "net_init",
-            "loss",
-            "beta",
-            "epochs",
-            "batch",
-            "optimiser",
-            "momentum",
-        )
-        nets += ("weight_decay", "validation", "common_start")
         if self.method in NEURAL:
             ignored += ("model", "model_options", "m0", "iterations", "start", "iterate")
             ignored += ("include_self", "weigh")
             ignored += ("beta",) if self.loss == "cross_entropy" else ()
         elif ":" not in self.method:
-            ignored += nets
+            ignored += OF_NETS
         if self.method in ("fedavg", "pooled_net"):
             ignored += ("topology", "topology_options", "redraw", "push", "common_start")
+        if self.method in DIFFUSION:
+            ignored += ("common_start",)
         if self.method == "federated_nb":
             ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")
         if self.method == "ml":

@@ -1,6 +1,7 @@
 """The papers' algorithms, as compositions, and their centralised references."""
 
 from peerwise.methods.crc import crc, isolated, ml, rc
+from peerwise.methods.diffusion import average_cvar, cta, cvar_cvar
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb
 from peerwise.methods.neural import (
     cfa,
@@ -15,9 +16,12 @@ from peerwise.methods.private_crc import private_crc
 from peerwise.methods.robust_nb import robust_nb
 
 __all__ = [
+    "average_cvar",
     "cfa",
     "cfa_ge",
     "crc",
+    "cta",
+    "cvar_cvar",
     "decavg",
     "decdiff",
     "fedavg",

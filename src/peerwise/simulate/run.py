@@ -25,7 +25,8 @@ from peerwise.topology import Topology
 
 __all__ = ["Run", "simulate"]
 
-WORK = 20  # times as long as a checkpoint takes to write passes before the next
+QUICK = 0.1  # seconds: a checkpoint that takes less is written after every chunk
+WORK = 20  # times as long as a slower one takes to write passes before the next
 
 
 def _replicate(name: str, given: Any, replicas: int | None) -> tuple[int | None, int | None]:
@@ -114,6 +115,7 @@ def simulate(
     at, stages = runtime.check(
         method, first_shards.n, first_topology, channel.lag, rounds, at, stages
     )
+    channel.check(first_topology, rounds)
     axes, replicas = [], None
     named = {"seed": seed, "shards": shards, "topology": topology, "probe": probe}
     for name, given in named.items():
@@ -155,6 +157,7 @@ def simulate(
             raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
         stop = rounds if until is None else min(until, rounds)
         step = chunk or (max(1, rounds // 50) if progress or checkpoint else max(stop - done, 1))
+        runtime.check_losses(carry.state)
         saved, cost = time.monotonic(), 0.0
         while done < stop:
             upto = min(done + step, stop)
@@ -166,7 +169,7 @@ def simulate(
             if checkpoint is not None:
                 jax.block_until_ready(carry.state)
                 begun = time.monotonic()
-                if done == stop or begun - saved >= WORK * cost:
+                if done == stop or cost < QUICK or begun - saved >= WORK * cost:
                     files.save(checkpoint, carry, done, mark)
                     saved = time.monotonic()
                     cost = saved - begun

@@ -20,7 +20,7 @@ from peerwise.update.risk import Risk
 
 __all__ = ["OPTIMISERS", "Trained", "Trainer", "gradient", "trainer"]
 
-ROWS = 256  # at a time, where a gradient over all rows is needed
+ROWS, MOST = 64, 256  # at a time, where a gradient over all rows, or over so many, is needed
 
 
 def _sgd(lr: float, momentum: float) -> optax.GradientTransformation:
@@ -104,7 +104,7 @@ def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
     `rows`: of at most so many rows, evenly spaced, others in every turn. Not `whether`: zeros.
     """
     mean = _mean_loss(net, loss)
-    size = ROWS if rows is None else min(ROWS, rows)
+    size = ROWS if rows is None else min(MOST, rows)
 
     def begin(weights: Tree, turn: Array, whether: Array, shard: Shard) -> Any:
         zero = jnp.zeros((), shard.weight.dtype)
@@ -263,10 +263,13 @@ def trainer(
         apart = shard._replace(weight=jnp.where(held_out(shard), shard.weight, 0))
         seen = goal(now.weights, apart, None)[1].astype(jnp.float32)
         # without rows to validate on, the newest weights are the best
-        better = (seen < least) | ~(apart.weight.sum() > 0)
+        none = ~(apart.weight.sum() > 0)
+        better = (seen < least) | none
+        total = now.total + jnp.where(none | jnp.isfinite(seen), 0, jnp.nan)  # a loss like others
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
         waited = jnp.where(better, 0, waited + 1)
-        return now._replace(stopping=(best, jnp.where(better, seen, least), waited))
+        kept = (best, jnp.where(better, seen, least), waited)
+        return now._replace(stopping=kept, total=total)
 
     def end(now: Trained) -> Trained:
         return now if now.stopping is None else now._replace(weights=now.stopping[0])

@@ -1,0 +1,225 @@
+"""What a channel is, and messages that are lost one by one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from peerwise.core import Array, Links
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.topology import Topology
+
+__all__ = [
+    "Channel",
+    "Named",
+    "Sent",
+    "draws",
+    "erasure",
+    "keep",
+    "keys",
+    "luck",
+    "number",
+    "perfect",
+]
+
+# What a late channel is told of those before it: round, links -> the links that took a message then
+Sent: TypeAlias = Callable[[Array, Links], Links]
+
+
+class Named(NamedTuple):
+    """The nodes that a channel speaks of: the topology must have them."""
+
+    what: str
+    senders: int | None  # nodes 0..senders-1; None = it does not tell senders apart
+    receivers: int | None  # a server receives, as the last node
+    some: bool = False  # the topology may have more of them
+
+    def check(self, topology: Topology) -> None:
+        """Refuse a topology of other nodes."""
+        for kind, here, there in (
+            ("send", self.senders, topology.n),
+            ("receive", self.receivers, topology.n + topology.server),
+        ):
+            if here is None or here == there or (self.some and here < there):
+                continue
+            server = f" (a server as node {topology.n})" if there > topology.n else ""
+            raise BadSetting(
+                f"{self.what} has numbers for {here} nodes that {kind} and the topology has "
+                f"{there}{server}; make them the same"
+                if not self.some
+                else f"{self.what} lets node {here - 1} {kind} and the topology has nodes 0 to "
+                f"{there - 1} that do{server}; take the topology that was recorded"
+            )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """What the network does to the messages of a round.
+
+    `draw` is a pytree: its numbers are arguments of a jitted run, so that another loss rate does
+    not compile again. The runtime keeps the messages of `lag` rounds past.
+
+    A channel of one's own that is late and stands behind another in `both` takes a fourth argument,
+    `sent` (None when it stands alone): `sent(s, links)` are the links on which a message sent in
+    round s got as far as this channel.
+    """
+
+    draw: Partial  # key, t, links -> links
+    lag: int = field(default=0, metadata={"static": True})  # the largest age that draw gives
+    rounds: int | None = field(default=None, metadata={"static": True})  # the most it can be run
+    named: tuple[Named, ...] = field(default=(), metadata={"static": True})
+
+    def __call__(self, key: Array, t: Array | int, links: Links) -> Links:
+        """The links of round t as they arrive; t counts from 0."""
+        arrived: Links = _through(self.draw, key, jnp.asarray(t, jnp.int32), links)
+        return arrived
+
+    def check(self, topology: Topology, rounds: int) -> None:
+        """Refuse a run that this channel cannot serve, before anything is compiled."""
+        if self.rounds is not None and rounds > self.rounds:
+            raise BadSetting(
+                f"the trace stops after round {self.rounds}; the run asks for {rounds}: ask for "
+                "fewer rounds or record more"
+            )
+        for nodes in self.named:
+            nodes.check(topology)
+
+
+@jax.jit  # one program instead of many small ones where the caller is not compiled
+def _through(draw: Partial, key: Array, t: Array, links: Links) -> Links:
+    arrived: Links = draw(key, t, links)
+    return arrived
+
+
+# Randomness is keyed by the two ends of a link (or by a node), never by position, and drawn in
+# float32 whatever the precision of the run: a link has the same luck in every order, padding,
+# runtime and precision. Drawn numbers are compared and nothing is computed from them: a logarithm
+# could be rounded otherwise in another program.
+
+
+def keys(key: Array, *ids: Array) -> Array:
+    """A key [e] for each row of ids [e]."""
+
+    def one(*own: Array) -> Array:
+        mine = key
+        for i in own:
+            mine = jax.random.fold_in(mine, i)
+        return mine
+
+    return jax.vmap(one)(*ids)
+
+
+def draws(own: Array, when: Array | int, count: int | None = None) -> Array:
+    """Uniform numbers [e] or [e, count] for a round or a period, from keys [e]."""
+    shape = () if count is None else (count,)
+    return jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(k, when), shape, jnp.float32))(
+        own
+    )
+
+
+def luck(key: Array, t: Array, links: Links) -> Array:
+    """A uniform number [e] for every link in round t."""
+    own = keys(jax.random.fold_in(key, t), links.src, links.dst)
+    return jax.vmap(lambda k: jax.random.uniform(k, dtype=jnp.float32))(own)
+
+
+def keep(links: Links, kept: Array) -> Links:
+    """Only what is kept, and what a node says to itself."""
+    kept = kept | (links.src == links.dst)
+    return links._replace(weight=jnp.where(kept, links.weight, jnp.zeros_like(links.weight)))
+
+
+def number(name: str, value: Any, least: float, most: float = np.inf) -> float:
+    """The value, if it is a finite number between `least` and `most`."""
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not real or not least <= value <= most or np.isinf(value):
+        ends = f"{least} or more" if np.isinf(most) else f"between {least} and {most}"
+        raise BadSetting(f"{name} must be a number, {ends}, got {value!r}")
+    return float(value)
+
+
+def _unchanged(key: Array, t: Array, links: Links) -> Links:
+    return links
+
+
+def _erase(q: Array, key: Array, t: Array, links: Links) -> Links:
+    if q.ndim:  # an axis of length 1 is the same for all
+        rows, columns = (size - 1 for size in q.shape)
+        q = q[jnp.minimum(links.src, rows), jnp.minimum(links.dst, columns)]
+    return keep(links, luck(key, t, links) < q)
+
+
+def perfect() -> Channel:
+    """Every message arrives in its round.
+
+    >>> perfect().lag
+    0
+    """
+    return Channel(Partial(_unchanged))
+
+
+def erasure(q: Any = 1.0, by: str | None = None) -> Channel:
+    """Every directed link delivers with probability q, anew each round.
+
+    q is one number; or [n, n], where q[src, dst] is the link's own; or [n] with `by="sender"` or
+    `by="receiver"`, one for each node. Links share no luck, not even the two directions of an edge.
+    What a node says to itself always arrives (the diagonal of q is not read).
+
+    A server receives only, as node n: [n] by sender is the probability that a node's message up
+    arrives; by receiver it is [n + 1] and by link [n, n + 1], of which the last column counts.
+
+    >>> float(erasure(0.25).draw.args[0])
+    0.25
+    >>> erasure([0.9, 0.5, 0.9], by="sender").draw.args[0].shape
+    (3, 1)
+    """
+    given = _probabilities(q)
+    _check_shape(given.shape, by)
+    if given.ndim == 0:
+        return Channel(Partial(_erase, jnp.asarray(given, jnp.float32)))
+    senders, receivers = given.shape[0], given.shape[-1]
+    if by is None:
+        named = Named("q", senders, receivers)
+    elif by == "sender":
+        named, given = Named("q", senders, None), given[:, None]
+    else:
+        named, given = Named("q", None, receivers), given[None, :]
+    return Channel(Partial(_erase, jnp.asarray(given, jnp.float32)), named=(named,))
+
+
+def _probabilities(q: Any) -> np.ndarray:
+    try:
+        given = np.asarray(q)
+    except ValueError:  # rows of different lengths
+        given = np.asarray("")
+    if given.dtype.kind not in "biuf" or not given.size:
+        raise BadSetting(f"q must be a number or an array of numbers, got {q!r}")
+    wrong = np.argwhere(~((given >= 0) & (given <= 1))).tolist()
+    if wrong:
+        where = f" at {wrong[0]}" if given.ndim else ""
+        raise BadSetting(
+            "q, the probability of arrival, must be between 0 and 1, got "
+            f"{given[tuple(wrong[0])]}{where}"
+        )
+    return given
+
+
+def _check_shape(shape: tuple[int, ...], by: str | None) -> None:
+    if by not in (None, "sender", "receiver"):
+        raise UnknownName("by", by, ["sender", "receiver"])
+    if by is not None and len(shape) != 1:
+        raise BadSetting(f"by='{by}' needs one q for each node, [n], got the shape {shape}")
+    if by is None and len(shape) == 1:
+        raise BadSetting(
+            f"q has {shape[0]} probabilities, one for each node: say by='sender' or by='receiver', "
+            "or give [n, n] with q[src, dst]"
+        )
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] - shape[0] not in (0, 1)):
+        raise BadSetting(
+            f"q must be a number, [n] or [n, n] (with a server [n, n + 1]), got the shape {shape}"
+        )

@@ -1,0 +1,136 @@
+"""Good spells and bad ones: links that fail in bursts, nodes that come and go."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from peerwise.channel.loss import Channel, draws, keep, keys, luck, number
+from peerwise.core import Array, Links
+from peerwise.errors import BadSetting
+from peerwise.topology.links import whole
+
+__all__ = ["bursty", "churn"]
+
+BLOCK = 16  # rounds
+
+# Two-state Markov chains as a pure function of (key, t). In every round a chain keeps its state, or
+# with probability r renews it: draws another from the stationary law, good with probability p.
+# Then P(good -> bad) = r (1 - p), which is 1 / the mean length of a good spell, and likewise for
+# bad: r = 1 / good + 1 / bad and p = good / (good + bad). The state in round t is the one drawn at
+# the last renewal, so look back for it. That has no end in law, but before round 0 there is nothing
+# to know: a chain that was never renewed has a state drawn once. Nothing is cut off.
+#
+# To look back fast, rounds go in blocks. One number says whether a block has a renewal and what the
+# last of them drew, and this is all that later blocks ask. Where in its block the last one is, is a
+# second number; the rounds before that renew with probability r each, and those after it do not.
+
+
+class _Law(NamedTuple):
+    """A chain in numbers to compare uniform ones with, all [] but `within`."""
+
+    renew: Array  # r: a round renews
+    renew_good: Array  # r p: and the new state is good
+    block: Array  # 1 - (1 - r)^BLOCK: a block renews
+    block_good: Array  # and the state that it ends with is good
+    within: Array  # [BLOCK - 1] the last renewal of a block is at most so far from its end
+    share: Array  # p
+
+
+def _law(names: tuple[str, str], good: float, bad: float) -> _Law:
+    """The chain whose spells have these mean lengths."""
+    good, bad = number(names[0], good, 1), number(names[1], bad, 1)
+    r, p = 1 / good + 1 / bad, good / (good + bad)
+    if r > 1 + 1e-9:
+        raise BadSetting(
+            f"{names[0]}={good:g} and {names[1]}={bad:g} rounds would alternate faster than chance:"
+            f" 1 / {names[0]} + 1 / {names[1]} must be at most 1, so make one of them longer "
+            "(2 and 2 is a coin thrown in every round)"
+        )
+    r = min(r, 1.0)
+    gone = (1 - r) ** np.arange(1, BLOCK + 1)  # P(no renewal in so many rounds)
+    block = 1 - gone[-1]
+    numbers = r, r * p, block, block * p, (1 - gone[:-1]) / block, p
+    return _Law(*(jnp.asarray(x, jnp.float32) for x in numbers))
+
+
+def _good(law: _Law, key: Array, t: Array, *ids: Array) -> Array:
+    """Which of the chains are in a good spell in round t; ids [e] tell them apart."""
+    own, t = keys(key, *ids), jnp.maximum(t, 0)
+    b, j = t // BLOCK, jnp.arange(BLOCK)[None]
+
+    u, end = draws(own, 2 * b, BLOCK + 1), draws(own, 2 * b + 1)
+    u, place = u[:, :BLOCK], u[:, BLOCK:]
+    last = BLOCK - 1 - (place >= law.within[None]).sum(1, keepdims=True)
+    renewed = (j == last) | ((j < last) & (u < law.renew))
+    renewed = renewed & (j <= t % BLOCK) & (end < law.block)[:, None]
+    drawn = jnp.where(j == last, (end < law.block_good)[:, None], u < law.renew_good)
+    newest = BLOCK - 1 - jnp.argmax(renewed[:, ::-1], 1)
+    state = jnp.take_along_axis(drawn, newest[:, None], 1)[:, 0]
+
+    def back(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        b, found, state = carry
+        end, first = draws(own, 2 * b + 1), b < 0  # block -1 stands for all that was before round 0
+        good = end < jnp.where(first, law.share, law.block_good)
+        return b - 1, found | first | (end < law.block), jnp.where(found, state, good)
+
+    begin = b - 1, renewed.any(1), state
+    return jax.lax.while_loop(lambda carry: ~carry[1].all(), back, begin)[2]
+
+
+def _burst(
+    law: _Law,
+    q_good: Array,
+    q_bad: Array,
+    key: Array,
+    t: Array,
+    links: Links,
+) -> Links:
+    spells, arrivals = (jax.random.fold_in(key, i) for i in range(2))
+    good = _good(law, spells, t, links.src, links.dst)
+    return keep(links, luck(arrivals, t, links) < jnp.where(good, q_good, q_bad))
+
+
+def _churn(law: _Law, steady: Array, key: Array, t: Array, links: Links) -> Links:
+    ends = jnp.concatenate([links.src, links.dst])
+    up = _good(law, key, t, ends) | (ends[:, None] == steady[None]).any(1)
+    return keep(links, up[: links.src.size] & up[links.src.size :])
+
+
+def bursty(
+    good: float = 20.0, bad: float = 5.0, q_good: float = 1.0, q_bad: float = 0.0
+) -> Channel:
+    """Every directed link has good and bad spells: Gilbert (1960), Elliott (1963).
+
+    `good` and `bad` are the mean lengths of the spells in rounds, which are geometric; in a good
+    one a message arrives with probability `q_good`, in a bad one with `q_bad`. Over a long time
+    (good q_good + bad q_bad) / (good + bad) of the messages arrive, and so they do in every single
+    round: links start in the stationary law, each on its own, the two directions of an edge as
+    well. A message up to a server has a link like any other.
+
+    >>> bursty(good=10, bad=2).lag
+    0
+    """
+    law = _law(("good", "bad"), good, bad)
+    qs = (number(name, q, 0, 1) for name, q in (("q_good", q_good), ("q_bad", q_bad)))
+    return Channel(Partial(_burst, law, *(jnp.asarray(q, jnp.float32) for q in qs)))
+
+
+def churn(up: float = 50.0, down: float = 10.0, steady: int | Sequence[int] = ()) -> Channel:
+    """Nodes come and go; a link works when both its ends are up.
+
+    `up` and `down` are mean times in rounds, which are geometric; at any time up / (up + down) of
+    the nodes are up. A node that is down hears nobody and nobody hears it; it still learns alone.
+    Nodes in `steady` are always up. A server is node n and goes down like the others, unless it is
+    named there: churn(steady=n).
+
+    >>> churn(up=20, down=5, steady=[0, 3]).draw.args[1].tolist()
+    [0, 3]
+    """
+    law = _law(("up", "down"), up, down)
+    nodes = [steady] if isinstance(steady, int | np.integer) else list(steady)
+    nodes = [whole("a steady node", node, 0) for node in nodes]
+    return Channel(Partial(_churn, law, jnp.asarray(nodes, jnp.int32)))

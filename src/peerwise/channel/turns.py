@@ -1,0 +1,72 @@
+"""Channels one after the other."""
+
+import jax
+from jax.tree_util import Partial
+
+from peerwise.channel.loss import Channel, Sent
+from peerwise.core import Array, Links
+from peerwise.errors import BadSetting
+
+__all__ = ["both"]
+
+
+def _in_turn(
+    before: tuple[Channel, ...],
+    late: Channel | None,
+    after: tuple[Channel, ...],
+    key: Array,
+    t: Array,
+    links: Links,
+    sent: Sent | None = None,
+) -> Links:
+    def key_of(i: int) -> Array:  # channels of one kind have luck of their own
+        return jax.random.fold_in(key, i)
+
+    def so_far(s: Array, links: Links) -> Links:
+        links = links if sent is None else sent(s, links)
+        for i, channel in enumerate(before):
+            links = channel(key_of(i), s, links)
+        return links
+
+    if late is None:
+        links = so_far(t, links)
+    elif before or sent is not None:
+        links = late.draw(key_of(len(before)), t, links, so_far)
+    else:
+        links = late(key_of(0), t, links)
+    for i, channel in enumerate(after, len(before) + 1):
+        links = channel(key_of(i), t, links)
+    return links
+
+
+def both(*channels: Channel) -> Channel:
+    """Channels one after the other: a message arrives if it gets through all of them.
+
+    At most one of them may be late. Those before it act in the round in which a message is sent,
+    those after it in the round in which it arrives: both(churn(), delay(2)) needs both ends up when
+    it is sent, both(delay(2), churn()) when it arrives. Each has luck of its own, and a message
+    lost on the way to a `random_delay` overtakes no other.
+
+    >>> from peerwise.channel import churn, delay, erasure
+    >>> both(churn(), erasure(0.9), delay(2)).lag
+    2
+    """
+    for channel in channels:
+        if not isinstance(channel, Channel):
+            raise BadSetting(f"both takes channels, such as both(churn(), delay(2)), got {channel}")
+    late = [i for i, channel in enumerate(channels) if channel.lag]
+    if len(late) > 1:
+        lags = " and ".join(str(channels[i].lag) for i in late)
+        raise BadSetting(
+            f"one channel at most may be late, got lags of {lags} rounds: put the delays together "
+            "into one"
+        )
+    at = late[0] if late else len(channels)
+    lasts = [channel.rounds for channel in channels if channel.rounds is not None]
+    turns = channels[:at], channels[at] if late else None, channels[at + 1 :]
+    return Channel(
+        Partial(_in_turn, *turns),
+        lag=channels[at].lag if late else 0,
+        rounds=min(lasts, default=None),
+        named=tuple(nodes for channel in channels for nodes in channel.named),
+    )
