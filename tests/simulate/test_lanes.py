@@ -22,7 +22,7 @@ from peerwise.nets import network_of
 from peerwise.nets.conv import Dropout
 from peerwise.shards import pack, pack_alike
 from peerwise.simulate import nodes, simulate
-from peerwise.simulate.nodes import STEP, _coarse, _lanes
+from peerwise.simulate.lanes import COARSE, STEP, _coarse, _lanes
 from peerwise.walk import walk
 
 SIZES = (70, 3, 9, 31, 30, 6)  # more than a factor 20
@@ -157,7 +157,7 @@ def test_coarse_groups_cover_all_groups_in_order(sizes):
     for first, upto, seen in cuts:
         some = data.groups[first:upto]
         longest = some[0].shard.weight.shape[1]
-        assert all(g.shard.weight.shape[1] * nodes.COARSE >= longest for g in some)
+        assert all(g.shard.weight.shape[1] * COARSE >= longest for g in some)
         assert seen.x.shape == (sum(len(g.nodes) for g in some), longest, 0)
         told = np.asarray(seen.weight).sum(1)
         real = np.concatenate([np.asarray(g.shard.weight).sum(1) for g in some])

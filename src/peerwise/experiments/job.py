@@ -214,7 +214,8 @@ def make_channel(setting: Setting) -> Channel:
     if s.arrival == 1:
         return made
     lossy = erasure(s.arrival)
-    return lossy if s.channel == "perfect" else both(made, lossy)
+    # what is lost is lost when it is sent, whatever delays the rest
+    return lossy if s.channel == "perfect" else both(lossy, made)
 
 
 def _probe(setting: Setting, part: Split) -> Any:
