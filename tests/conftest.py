@@ -16,6 +16,22 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
+MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """Forget compiled programs now and then: each holds several pieces of memory."""
+    yield
+    try:
+        with open("/proc/self/maps") as held:
+            many = sum(1 for _ in held)
+    except OSError:  # not Linux
+        return
+    if many > MAPS:
+        jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def data_folder():
     """The folder of real data sets; tests that need it are skipped where it is absent."""
