@@ -47,7 +47,7 @@ def test_the_virtual_teacher_lowers_the_loss_of_decdiff():
 
 
 def test_the_first_average_destroys_what_nodes_learnt_and_decdiff_does_not():
-    """Figure 1; layers between layers make it worse, as in the paper's net."""
+    """Figure 1, with two hidden layers: with the one of the other tests 0.12 is lost, not 0.2."""
     told = {**SMALL, "net": "mlp_200", "nodes": 20, "rounds": 1, "epochs": 5}
     told |= {"way": "iid", "kind": "barabasi_albert"}
     drop = {}
