@@ -95,6 +95,7 @@ def worst(alpha: float = 0.3, quantile: str = "count", note: str = "loss") -> We
         chosen = (heard & (losses >= at_risk)).astype(inbox.weight.dtype)
         return chosen[-1], chosen[:-1]
 
+    weigh.note = note  # type: ignore[attr-defined]  # what senders must attach
     return weigh
 
 

@@ -1,21 +1,20 @@
 """The pieces of work behind the tables and figures of the DecDiff paper; each gives plain arrays.
 
-Images are scaled by the mean and standard deviation of all training pixels. Replicas are deals of
+Replicas are deals of
 the rows and seeds of their own, trained side by side on one graph.
 """
 
 import time
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from peerwise import data as sets
 from peerwise import metrics, partition, topology
 from peerwise.core import Method
 from peerwise.errors import UnknownName
+from peerwise.experiments.images import Images, images, recorded, rows_at_once
 from peerwise.methods import neural
 from peerwise.nets import Net, network
 from peerwise.shards import pack_alike, pooled
@@ -26,7 +25,6 @@ from peerwise.update.losses import LOSSES
 __all__ = ["METHODS", "allocation", "graph", "learn"]
 
 Arrays = dict[str, np.ndarray]
-BLOCK = {"cnn": 64, "cnn_dropout": 64}  # test rows scored at a time, for nets with large layers
 GRAPH_SEED = 0  # one graph in all runs of the paper
 
 # Methods by the paper's names: how each is made of a net and what training is given.
@@ -41,38 +39,6 @@ METHODS: dict[str, Any] = {
     "cfa-ge": neural.cfa_ge,
     "decdiff": neural.decdiff,
 }
-
-
-class Images(NamedTuple):
-    """Rows of pixels, scaled."""
-
-    x: np.ndarray  # [m, pixels]
-    y: np.ndarray  # [m]
-    x_test: np.ndarray
-    y_test: np.ndarray
-    shape: tuple[int, ...]  # of an image
-    classes: int
-
-
-@lru_cache(maxsize=1)
-def images(data: str, rows: int | None = None, test_rows: int | None = None) -> Images:
-    """The images of a set in its own split, or the first so many of a fixed random order."""
-    table = sets.load(data)
-    classes, y = np.unique(table.labels.astype(str), return_inverse=True)
-    train, test = (np.flatnonzero(table.split == part) for part in ("train", "test"))
-    order = np.random.default_rng(0)
-    train = order.permutation(train)[:rows]
-    test = order.permutation(test)[:test_rows]
-    pixels = np.asarray(table.frame)
-    shape = pixels.shape[1:]
-    flat = pixels.reshape(len(pixels), -1)
-    seen = flat[train]
-    center, scale = float(seen.mean()), float(seen.std())
-
-    def scaled(part: np.ndarray) -> np.ndarray:
-        return (flat[part].astype(np.float32) - center) / scale
-
-    return Images(scaled(train), y[train], scaled(test), y[test], shape, len(classes))
 
 
 def _deals(task: Images, way: str, nodes: int, replicas: int, seed: int) -> list[list[np.ndarray]]:
@@ -97,12 +63,6 @@ def method_of(name: str, net: Net, loss: str, beta: float, **options: Any) -> Me
         raise UnknownName("loss", loss, LOSSES)
     made: Method = METHODS[name](net, loss=LOSSES[loss](net.classes, beta), **options)
     return made
-
-
-def recorded(rounds: int, every: int) -> list[int]:
-    """Rounds to look at: closely in the beginning, then every so many."""
-    early = {1, 2, 3, 4, 5, 7, 10, 14, 20, 28}
-    return sorted({r for r in early if r <= rounds} | {*range(every, rounds + 1, every), rounds})
 
 
 def learn(
@@ -153,7 +113,7 @@ def learn(
         shards = pack_alike(task.x, task.y, deals)
         graph_ = topology.server(nodes) if method == "fedavg" else _topology(kind, nodes)
         stages = ("combine", "adapt") if aggregated else ("adapt",)
-    look = metrics.errors("test", task.x_test, task.y_test, block=BLOCK.get(net, 1024))
+    look = metrics.errors("test", task.x_test, task.y_test, block=rows_at_once(net))
     clock = time.perf_counter()
     seeds = [seed * 1000 + r for r in range(replicas)]
     done = simulate(

@@ -116,9 +116,14 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
         return method
     if s.method in NEURAL:
         return _neural(s, model)
-    if s.method_options:
-        raise BadSetting("method_options are for a method of your own, named as module:function")
+    selecting = s.method == "crc" and s.weigh == "worst"
+    if set(s.method_options) - ({"alpha"} if selecting else set()):
+        raise BadSetting(
+            "method_options are for neural methods, for a method of your own, named as "
+            'module:function, and for crc with weigh = "worst", which has alpha'
+        )
     crc = {
+        **s.method_options,
         "iterations": s.iterations,
         "include_self": s.include_self,
         "weigh": s.weigh,
@@ -307,14 +312,18 @@ def _count(run: Any) -> int:
     return int(jax.tree.leaves(run.state)[0].shape[0])
 
 
+@partial(jax.jit, static_argnums=0)
+def _look(method: Method, probe: Any, state: Any) -> Any:
+    return probe(method, state)
+
+
 def _at_end(
     methods: list[Method], states: list[Any], probes: list[Any], s: Setting
 ) -> dict[str, np.ndarray]:
     """What the probes see in the final states of the repetitions: [repetitions, 1, ...]."""
     with precision_of(s.precision) as dtype:
-        look = jax.jit(lambda method, probe, state: probe(method, state), static_argnums=0)
         seen = [
-            look(method, cast(probe, dtype), state)
+            _look(method, cast(probe, dtype), state)
             for method, probe, state in zip(methods, probes, states, strict=True)
         ]
         return {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import compare, crc, decdiff, gossip_nb, pool
+from peerwise.experiments import compare, crc, cvar_cta, decdiff, gossip_nb, pool
 from peerwise.experiments.items import Dataset, Item, Paper, TaskPaper, records, settings
 from peerwise.experiments.results import Claim, Record, history_of, write_folder
 from peerwise.experiments.setting import Setting
@@ -17,7 +17,8 @@ __all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce", "tasks
 
 # Everything that can be reproduced, by the first half of its name.
 PAPERS: dict[str, Paper | TaskPaper] = {
-    paper.name: paper for paper in (crc.PAPER, compare.PAPER, gossip_nb.PAPER, decdiff.PAPER)
+    paper.name: paper
+    for paper in (crc.PAPER, compare.PAPER, gossip_nb.PAPER, decdiff.PAPER, cvar_cta.PAPER)
 }
 QUICK_NODES = 80  # larger networks are left out of a quick run
 

@@ -46,7 +46,7 @@ class Setting(BaseModel):
     m0: float | None = Field(None, gt=0, description="equivalent sample size, instead of lr")
     iterations: int = Field(1, ge=1, description="local calibrations a round")
     include_self: bool = Field(False, description="a node counts among its neighbours")
-    weigh: str = Field("equal", description="equal, metropolis or data_size")
+    weigh: str = Field("equal", description="equal, metropolis, data_size or worst")
     start: Literal["uniform", "ml"] = Field(
         "uniform", description="where RC and isolated nodes start"
     )

@@ -33,17 +33,24 @@ def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule:
     if iterations < 1:
         raise BadSetting(f"iterations must be 1 or more, got {iterations}")
     update = calibrate(model, iterations)
+    # a pass over the rows more, so that only a rule that reads losses is told them
+    told = ("size", "loss") if getattr(rule, "note", None) == "loss" else ("size",)
+
+    def seen(value: Tree, shard: Shard) -> dict[str, Array]:
+        return {"loss": soft_error(model, value, shard)} if "loss" in told else {}
 
     def init(key: Array, shard: Shard) -> State:
         memory = {"size": shard.weight.sum(), "guards": jnp.zeros((), jnp.int32)}
-        return State(start(shard), memory)
+        value = start(shard)
+        return State(value, {**memory, **seen(value, shard)})
 
     def message(key: Array, state: State) -> Message:
-        return Message(state.value, {"size": state.memory["size"]})
+        return Message(state.value, {name: state.memory[name] for name in told})
 
     def adapt(key: Array, state: State, shard: Shard) -> State:
         value, guards = update(state.value, shard)
-        return State(value, {**state.memory, "guards": state.memory["guards"] + guards})
+        memory = {**state.memory, "guards": state.memory["guards"] + guards}
+        return State(value, {**memory, **seen(value, shard)})
 
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value, x)
@@ -62,14 +69,17 @@ def crc(
     iterations: int = 1,
     include_self: bool = False,
     weigh: str | weighing.Weigh = "equal",
+    alpha: float = 0.3,
 ) -> Method:
     """CRC: average what the neighbours say, then calibrate on one's own rows.
 
     `m0` is the equivalent sample size of the statistics, their inertia: a node of m_v rows moves
     them by m_v / m0. Give it, or `lr` with the network's `rows` and `nodes`: then
     m0 = rows / (lr nodes).
-    `weigh`: "equal" (the paper's), "metropolis" (needs `topology.metropolis`), "data_size", or a
-    weigh rule. `include_self` is what Theorem 1 needs; the paper's Algorithm 2 leaves it out.
+    `weigh`: "equal" (the paper's), "metropolis" (needs `topology.metropolis`), "data_size", "worst"
+    (only the share `alpha` of the largest soft errors, the node's own among them, as CVaR-CVaR
+    selects), or a weigh rule. `include_self` is what Theorem 1 needs; the paper's Algorithm 2
+    leaves it out.
     The same arguments give the same object, so the simulator does not compile twice.
     """
     if (m0 is None) == (lr is None):
@@ -85,16 +95,17 @@ def crc(
     def start(shard: Shard) -> Tree:
         return model.uniform(m0, shard.x.dtype)
 
-    return _method(model, start, iterations, _weigh_rule(weigh, include_self))
+    return _method(model, start, iterations, _weigh_rule(weigh, include_self, alpha))
 
 
-def _weigh_rule(weigh: str | weighing.Weigh, include_self: bool) -> weighing.Weigh:
+def _weigh_rule(weigh: str | weighing.Weigh, include_self: bool, alpha: float) -> weighing.Weigh:
     if callable(weigh):
         return weigh
     rules: dict[str, Callable[[], weighing.Weigh]] = {
         "equal": lambda: weighing.equal(include_self),
         "data_size": lambda: weighing.data_size(include_self),
         "metropolis": weighing.metropolis,
+        "worst": lambda: weighing.worst(alpha),
     }
     if weigh not in rules:
         raise UnknownName("weigh rule", weigh, rules)

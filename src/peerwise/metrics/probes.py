@@ -5,7 +5,7 @@ constants of the compiled program: another data set of the same shape does not c
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,10 +31,18 @@ LEAST = 1e-15  # a probability counts as at least this in the log-loss
 BLOCK = 1024  # rows scored at a time: bounds memory at nodes x BLOCK x classes
 
 
-def _errors(name: str, x: Array, y: Array, weight: Array, method: Method, state: State) -> Tree:
+def _errors(
+    name: str,
+    classes: int,
+    x: Array,
+    y: Array,
+    weight: Array,
+    method: Method,
+    state: State,
+) -> Tree:
     key = jax.random.key(0)  # prediction that samples draws the same samples every time
 
-    def block(rows: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def block(rows: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         xs, ys, ws = rows
         log_prob = jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
         right = log_prob.argmax(-1) == ys[None]
@@ -44,14 +52,19 @@ def _errors(name: str, x: Array, y: Array, weight: Array, method: Method, state:
         wrong = jnp.where(fine & right, 0, ws[None])
         soft = jnp.where(fine, (1 - prob) * ws[None], ws[None])
         surprise = -jnp.log(jnp.maximum(jnp.where(fine, prob, 0), LEAST)) * ws[None]
-        return wrong.sum(1), soft.sum(1), surprise.sum(1)
+        by_class = wrong @ jax.nn.one_hot(ys, classes, dtype=wrong.dtype)  # [n, classes]
+        return wrong.sum(1), soft.sum(1), surprise.sum(1), by_class
 
-    wrong, soft, surprise = jax.lax.map(block, (x, y, weight))
-    return {
-        f"{name}_error": wrong.sum(0),
-        f"{name}_soft_error": soft.sum(0),
-        f"{name}_log_loss": surprise.sum(0),
+    wrong, soft, surprise, by_class = (s.sum(0) for s in jax.lax.map(block, (x, y, weight)))
+    found = {
+        f"{name}_error": wrong,
+        f"{name}_soft_error": soft,
+        f"{name}_log_loss": surprise,
     }
+    if classes:
+        share = weight.reshape(-1) @ jax.nn.one_hot(y.reshape(-1), classes, dtype=weight.dtype)
+        found[f"{name}_class_error"] = by_class / jnp.where(share > 0, share, jnp.nan)[None]
+    return found
 
 
 def errors(
@@ -60,12 +73,14 @@ def errors(
     y: np.ndarray,
     weight: np.ndarray | None = None,
     block: int = BLOCK,
+    classes: int = 0,
 ) -> Partial:
     """A probe of every node's model on the given rows: 0-1 and soft error, log-loss.
 
     It records `{name}_error`, `{name}_soft_error` (the mean of 1 - p(y|x)) and `{name}_log_loss`
     (of -log p(y|x)). Rows count equally, or by `weight`. `block` rows are scored at a time by all
-    nodes: fewer need less memory.
+    nodes: fewer need less memory. With the number of `classes` it also records
+    `{name}_class_error` [nodes, classes], the 0-1 error on the rows of each class (NaN: no rows).
     """
     rows = len(y)
     if not rows:
@@ -82,21 +97,15 @@ def errors(
     share = (weight / max(weight.sum(), 1e-300)).astype(
         np.float32 if x.dtype != np.float64 else float
     )
-    return Partial(_Errors(name), cut(x), cut(y.astype(np.int32)), cut(share))
+    return Partial(_Errors(name, classes), cut(x), cut(y.astype(np.int32)), cut(share))
 
 
-class _Errors:  # partial(_errors, name) that equals another of the same name: one program
-    def __init__(self, name: str):
-        self.name = name
+class _Errors(NamedTuple):  # functions of the same name and classes are equal: one program
+    name: str
+    classes: int
 
     def __call__(self, *args: Any) -> Tree:
-        return _errors(self.name, *args)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Errors) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+        return _errors(self.name, self.classes, *args)
 
 
 def _consensus(method: Method, state: State) -> Tree:

@@ -8,7 +8,13 @@ Those in `OWN_SIZES` deal as many rows in all, but not to each node.)
 """
 
 from peerwise.partition.drawn import dirichlet, zipf
-from peerwise.partition.labels import label_drift, label_feature_drift, label_sorted, mixed
+from peerwise.partition.labels import (
+    label_drift,
+    label_feature_drift,
+    label_sorted,
+    mixed,
+    sole_holder,
+)
 from peerwise.partition.registry import OWN_SIZES, PARTITIONS
 from peerwise.partition.rows import Partition
 from peerwise.partition.sizes import (
@@ -42,6 +48,7 @@ __all__ = [
     "label_sorted",
     "log_uniform_sizes",
     "mixed",
+    "sole_holder",
     "uniform_sizes",
     "zipf",
 ]

@@ -6,7 +6,7 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, deal
 from peerwise.partition.ways import first_component
 
-__all__ = ["label_drift", "label_feature_drift", "label_sorted", "mixed"]
+__all__ = ["label_drift", "label_feature_drift", "label_sorted", "mixed", "sole_holder"]
 
 
 def label_sorted(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:
@@ -53,6 +53,40 @@ def mixed(
     rest = rest[np.argsort(np.asarray(y)[rest], kind="stable")]
     chunks = deal(rng, rest, sizes - alike) if shuffled else cut(rest, sizes - alike)
     return [np.concatenate(both) for both in zip(drawn, chunks, strict=True)]
+
+
+def sole_holder(
+    rng: np.random.Generator,
+    x: np.ndarray,
+    y: np.ndarray,
+    sizes: np.ndarray,
+    label: int = 0,
+    share: float = 0.5,
+) -> Rows:
+    """Node 0 alone holds a class, `share` of its rows; all else at random among the other classes.
+
+    What becomes of that class where node 0 is seldom heard?
+
+    >>> x, y = np.zeros((8, 1)), np.array([0, 1, 2, 1, 0, 2, 1, 2])
+    >>> rows = sole_holder(np.random.default_rng(0), x, y, np.array([2, 2, 2]))
+    >>> [int((y[mine] == 0).sum()) for mine in rows]
+    [1, 0, 0]
+    """
+    if not 0 < share <= 1:
+        raise BadSetting(f"share must be above 0 and at most 1, got {share!r}")
+    sizes, y = checked(x, y, sizes), np.asarray(y)
+    rare = max(1, int(np.floor(share * sizes[0])))
+    held, others = (rng.permutation(np.flatnonzero(found)) for found in (y == label, y != label))
+    if rare > held.size or sizes.sum() - rare > others.size:
+        raise BadData(
+            f"node 0 needs {rare} rows of class {label} and there are {held.size}, all together "
+            f"{sizes.sum() - rare} of the other classes and there are {others.size}; take fewer "
+            "rows for each node, another label or another share"
+        )
+    rest = sizes.copy()
+    rest[0] -= rare
+    dealt = cut(others[: rest.sum()], rest)
+    return [np.concatenate([held[:rare], dealt[0]]), *dealt[1:]]
 
 
 def _classes_of_nodes(rng: np.random.Generator, y: np.ndarray, nodes: int) -> np.ndarray:

@@ -1,7 +1,13 @@
 """Ways to deal rows by name."""
 
 from peerwise.partition.drawn import dirichlet, zipf
-from peerwise.partition.labels import label_drift, label_feature_drift, label_sorted, mixed
+from peerwise.partition.labels import (
+    label_drift,
+    label_feature_drift,
+    label_sorted,
+    mixed,
+    sole_holder,
+)
 from peerwise.partition.rows import Partition
 from peerwise.partition.ways import clusters, feature_drift, iid
 
@@ -16,6 +22,7 @@ PARTITIONS: dict[str, Partition] = {
     "label_feature_drift": label_feature_drift,
     "label_sorted": label_sorted,
     "mixed": mixed,
+    "sole_holder": sole_holder,
     "dirichlet": dirichlet,
     "zipf": zipf,
 }

@@ -12,9 +12,10 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator
 
 from peerwise import metrics
+from peerwise.report.axes import accuracy_axis, band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
 __all__ = ["DRAW", "NAMES", "SETS"]
@@ -76,54 +77,6 @@ def _by_set(tasks: Tasks) -> dict[str, dict[str, Arrays]]:
     return found
 
 
-def _legend(figure: Figure, shown: dict[str, Any] | None = None) -> None:
-    """One legend below all panels: what is given, or each labelled line once."""
-    if shown is None:
-        shown = {}
-        for axis in figure.axes:
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                shown.setdefault(label, handle)
-    columns = min(len(shown), max(int(figure.get_figwidth() / 1.6), 1))
-    figure.legend(
-        list(shown.values()), list(shown), loc="outside lower center", ncols=columns, fontsize=9,
-        frameon=False,
-    )  # fmt: skip
-
-
-def _accuracy_axis(axis: Any, bottom: float = 0.0) -> None:
-    """Accuracies by the logarithm of the error: .95 and .98 are as far apart as .50 and .80."""
-    axis.set_yscale(
-        "function",
-        functions=(lambda a: -np.log(1 - np.minimum(a, 0.9999)), lambda b: 1 - np.exp(-b)),
-    )
-    ticks = [0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995]
-    axis.yaxis.set_major_locator(FixedLocator(ticks))
-    axis.yaxis.set_major_formatter("{x:g}")
-    top = max(np.max(line.get_ydata(), initial=0) for line in axis.lines)  # not of the bands
-    axis.set_ylim(bottom, min(1 - 0.75 * (1 - top), 0.999))
-
-
-def _plain(axis: Any) -> None:
-    """A logarithmic axis with numbers as people write them."""
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _band(axis: Any, at: np.ndarray, values: np.ndarray, log: bool = False, **style: Any) -> None:
-    """Mean over replicas [replicas, rounds] with its 95 % interval; between the two of two.
-
-    The interval that two replicas give jumps from round to round and hides everything else.
-    `log`: of logarithms, so that the interval of a small distance does not pass 0.
-    """
-    held = np.log(np.maximum(values, 1e-12)) if log else values
-    mean, half = metrics.confidence(held)
-    low, high = (mean - half, mean + half) if len(values) > 2 else (held.min(0), held.max(0))
-    if log:
-        mean, low, high = np.exp(mean), np.exp(low), np.exp(high)
-    axis.plot(at, mean, lw=1.8, **style)
-    axis.fill_between(at, low, high, color=style["color"], alpha=0.15, lw=0)
-
-
 def _level(axis: Any, variant: str, found: Arrays) -> None:
     """Accuracy after the last round of what sends nothing, or has rounds of its own."""
     axis.axhline(found["accuracy"][:, -1].mean(), **{**_style(variant), "ls": ":"}, lw=1.6)
@@ -146,16 +99,16 @@ def _progress(tasks: Tasks) -> Figure:
         ):
             axis.set_title(f"{told}: {what}", fontsize=10)
             axis.set_xscale("log")
-            _plain(axis.xaxis)
+            plain_numbers(axis.xaxis)
             axis.set_xlabel(label)
             axis.grid(alpha=0.25)
         for axis in (rounds, sent):
             axis.set_ylabel("test accuracy, mean of nodes")
-            _accuracy_axis(axis)
+            accuracy_axis(axis)
         apart.set_ylabel("distance from their mean / its norm")
         apart.set_yscale("log")
-        _plain(apart.yaxis)
-    _legend(figure)
+        plain_numbers(apart.yaxis)
+    legend_below(figure)
     figure.suptitle(
         "After training in every round; line: mean over replicas; band: its 95 % interval "
         "(of two replicas: between them)",
@@ -171,14 +124,14 @@ def _follow(variant: str, found: Arrays, rounds: Any, sent: Any, apart: Any) -> 
         _level(rounds, variant, found)
         _level(sent, variant, found)
         return
-    _band(rounds, at, curve, **style)
+    band(rounds, at, curve, **style)
     if found["message_bytes"]:
         cost = metrics.traffic(at, int(found["message_bytes"]), int(found["messages"]))
-        _band(sent, cost / 1e9, curve, **style)
+        band(sent, cost / 1e9, curve, **style)
     else:
         _level(sent, variant, found)
     if "consensus" in found:
-        _band(apart, at, found["consensus"], log=True, **style)
+        band(apart, at, found["consensus"], log=True, **style)
 
 
 def _zigzag(found: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -222,7 +175,7 @@ def _drop(tasks: Tasks) -> Figure:
         axis.set_ylabel("test accuracy")
         axis.grid(alpha=0.25)
         axis.label_outer()
-    _legend(figure, _marks(central is not None))
+    legend_below(figure, _marks(central is not None))
     figure.suptitle(
         f"{SETS[name]}, i.i.d. rows: aggregating models that began differently "
         "(round 0: each has trained alone)",
@@ -293,7 +246,7 @@ def _allocation(tasks: Tasks) -> Figure:
             fontsize=10,
         )
     bar = figure.colorbar(drawn, ax=axes, label="rows (logarithmic)")
-    _plain(bar.ax.yaxis)
+    plain_numbers(bar.ax.yaxis)
     figure.suptitle("Who holds what: most rows of a class lie on a few nodes", fontsize=11)
     return figure
 
@@ -315,9 +268,9 @@ def _losses(tasks: Tasks) -> Figure:
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
         axis.minorticks_off()
-        _plain(axis.yaxis)
+        plain_numbers(axis.yaxis)
         axis.grid(alpha=0.25)
-    _legend(figure)
+    legend_below(figure)
     figure.suptitle("Test loss: a curve that rises again is overfitting", fontsize=11)
     return figure
 
@@ -345,7 +298,7 @@ def _boxes(tasks: Tasks) -> Figure:
         plt.setp(axis.get_xticklabels(), ha="right", rotation_mode="anchor")
         axis.set_ylabel("test accuracy of a node")
         lowest = min(found["accuracy"][:, -1].min() for found in runs.values())
-        _accuracy_axis(axis, max(lowest - 0.05, 0))
+        accuracy_axis(axis, max(lowest - 0.05, 0))
         axis.set_title(f"{SETS[name]}, GI = {_gini(runs).mean():.2f}", fontsize=10)
         axis.grid(alpha=0.25, axis="y")
     figure.suptitle("Accuracy of single nodes after the last round", fontsize=11)

@@ -1,0 +1,125 @@
+"""Tables of the CVaR-CTA experiments; drawing is in `cvar_figures`.
+
+The paper prints no numbers, so that there is no column of its own: its claims are what is compared.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from scipy.special import stdtrit
+
+from peerwise.experiments.cvar_cta import PAPER
+from peerwise.experiments.results import Record
+from peerwise.report.cvar_figures import DRAW, GRAPHS, NAMES, SETS
+from peerwise.report.figures import save
+from peerwise.report.task_items import Grid, arrays_of, heading
+
+__all__ = ["markdown", "show"]
+
+COLUMNS = {
+    "accuracy": "accuracy",
+    "worst_node": "worst\nnode",
+    "worst_class": "worst\nclass",
+    "other_stage": "other\nstage",
+    "consensus": "spread",
+}
+LEGEND = {
+    **dict.fromkeys(
+        ("figure-2a", "figure-2b", "figure-2c", "figure-2d", "alpha", "order"),
+        "accuracy: mean of all nodes after the last local steps, ± 95 % interval over runs; other "
+        "stage: after combining and before training (for ATC the other way round); spread: "
+        "distance of the models from their mean / its norm; steps η = .001 unless said",
+    ),
+    "rare": "accuracy of the 19 other nodes on the digit 0, and on all digits",
+    "loss": "letter: error of CRC above RC; MNIST: accuracy of DecDiff+VT",
+}
+
+
+def _value(record: Record | None, interval: bool = False) -> str:
+    if record is None or record.value is None:
+        return ""
+    if record.metric == "consensus":
+        return f"{record.value:.2g}"
+    text = f"{max(record.value, 0):.3f}"  # 1 - 1 of many rows may be just below 0
+    if not interval or record.std is None or record.reps < 2:
+        return text
+    half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)
+    return f"{text} ±{half:.3f}"
+
+
+def _networks(records: Sequence[Record]) -> list[Grid]:
+    """A table for each data set, graph and arrival probability."""
+    places: dict[tuple[str, str, float], dict[str, dict[str, Record]]] = {}
+    for r in records:
+        place = r.dataset, r.setting["graph"], r.setting["q"]
+        places.setdefault(place, {}).setdefault(r.setting["variant"], {})[r.metric] = r
+    grids = []
+    for (dataset, graph, q), variants in places.items():
+        head = [f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", *COLUMNS.values()]
+        rows = [
+            [NAMES[v], *(_value(found.get(m), m == "accuracy") for m in COLUMNS)]
+            for v, found in variants.items()
+        ]
+        grids.append(Grid("", head, rows))
+    return grids
+
+
+def _rare(records: Sequence[Record]) -> Grid:
+    found = {(r.setting["variant"], r.setting["graph"], r.metric): r for r in records}
+    variants, graphs = (dict.fromkeys(key[i] for key in found) for i in (0, 1))
+    head = ["method"]
+    for graph in graphs:
+        head += [f"{GRAPHS[graph]}\nits class", f"{GRAPHS[graph]}\nall"]
+    places = [(g, m) for g in graphs for m in ("rare_class", "accuracy")]
+    rows = [[NAMES[v], *(_value(found.get((v, *p)), True) for p in places)] for v in variants]
+    return Grid("", head, rows)
+
+
+def _losses(records: Sequence[Record]) -> Grid:
+    found = {(r.setting["graph"], r.setting["variant"], r.setting["q"]): r for r in records}
+    columns = list(dict.fromkeys(key[:2] for key in found))
+    head = ["lost", *(f"{GRAPHS[graph]}\n{NAMES[v]}" for graph, v in columns)]
+    lost = sorted({key[2] for key in found}, reverse=True)
+    rows = [[f"{1 - q:.0%}", *(_value(found.get((*c, q)), True) for c in columns)] for q in lost]
+    return Grid("", head, rows)
+
+
+def _grids(item: str, records: Sequence[Record]) -> list[Grid]:
+    if not records:
+        return []
+    if item == "rare":
+        return [_rare(records)]
+    return [_losses(records)] if item == "loss" else _networks(records)
+
+
+def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
+    """Print each item as tables, with a note of what was not run, and draw its figure."""
+    drawn = []
+    held = arrays_of(folder, PAPER)
+    for item, tasks in held.arrays.items():
+        mine = [r for r in records if r.item == item]
+        title = f"\n[bold]{heading(PAPER, item)}[/]: {PAPER.items[item].about}"
+        console.print(title, highlight=False)
+        for grid in _grids(item, mine):
+            console.print(grid.table())
+        console.print(LEGEND[item], style="dim", highlight=False)
+        missing = len(held.missing[item])
+        if missing:
+            console.print(
+                f"{missing} of {missing + len(tasks)} runs are missing: the same command goes on "
+                "where it stopped",
+                style="dim",
+                highlight=False,
+            )
+        if tasks:
+            drawn.append(save(DRAW[item](tasks), folder / f"{item}.png"))
+    return drawn
+
+
+def markdown(item: str, records: Sequence[Record]) -> list[str]:
+    """An item as lines of Markdown."""
+    lines = [f"## {heading(PAPER, item)}", "", f"{PAPER.items[item].about}.", ""]
+    lines += [f"{LEGEND[item]}.", ""]
+    return lines + [line for grid in _grids(item, records) for line in grid.lines()]
