@@ -16,6 +16,7 @@ __all__ = [
     "Array",
     "Batched",
     "Chart",
+    "Gaussian",
     "Inbox",
     "Links",
     "Mean",
@@ -56,6 +57,13 @@ class Message(NamedTuple):
     note: dict[str, Array]  # scalars that the sender attaches (its data size, its loss)
 
 
+class Gaussian(NamedTuple):
+    """Independent Gaussians where other models have numbers: the posterior of some weights."""
+
+    mean: Array
+    log_variance: Array
+
+
 class Inbox(NamedTuple):
     """What a node has heard: a slot per neighbour, in a fixed order (arrival order for pushes)."""
 
@@ -89,7 +97,8 @@ class Chart(NamedTuple):
 
     to: Callable[[Tree], Tree] = _same
     back: Callable[[Tree], Tree] = _same
-    power: Any = 1  # exponent of the weights: one number, or one per leaf of the charted value
+    # exponent of the weights: one number, one per leaf of the charted value, or a function of it
+    power: Any = 1
 
 
 class Mean(NamedTuple):

@@ -43,6 +43,8 @@ def _weights(
 
 def _powers(rule: Mean, charted: Tree) -> Tree:
     power = rule.chart.power
+    if callable(power):
+        return power(charted)
     return jax.tree.map(lambda _: power, charted) if isinstance(power, int | float) else power
 
 

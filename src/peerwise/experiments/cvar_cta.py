@@ -186,8 +186,9 @@ def _tasks_loss(sets: list[str], quick: bool, replicas: int | None) -> dict[str,
                     **({"rows": 20} if crc_data == "digits" else {}),
                 )  # fmt: skip
             if "mnist" in sets:
-                told: dict[str, Any] = {"net": "mlp_200", "rounds": 300, "every": 100,
-                                        "replicas": replicas or 3}  # fmt: skip
+                told: dict[str, Any] = {**QUICK, "rounds": 200, "every": 100, "rows": 10_000,
+                                        "test_rows": 2000, "batch": 32}  # fmt: skip
+                told["replicas"] = replicas or 2
                 if quick:
                     told = {**QUICK, "rounds": 40, "every": 20, "replicas": replicas or 1}
                 made[f"mnist {graph} {q}|decdiff+vt"] = _work(
@@ -305,7 +306,7 @@ ITEMS: dict[str, Figure] = {
     ),
     "loss": Figure(
         "What loss does",
-        "our own: gap of CRC to RC after 64 and 256 rounds, accuracy of DecDiff+VT after 300",
+        "our own: gap of CRC to RC after 64 and 256 rounds, accuracy of DecDiff+VT after 200",
         _tasks_loss,
         _losses,
     ),

@@ -56,7 +56,8 @@ def _style(variant: str) -> dict[str, Any]:
     """A method has one colour; controls and what is ours are broken lines."""
     method = variant.split()[0].removesuffix("/a")
     name = NAMES[variant]
-    broken = "--" if "control" in name else ":" if "(ours)" in name else "-"
+    broken = "-." if "/a" in variant else "--" if "control" in name else "-"
+    broken = ":" if "(ours)" in name else broken
     return {"color": COLOURS[method], "ls": broken, "label": name,
             "alpha": 0.55 if "small" in variant else 1.0}  # fmt: skip
 
@@ -126,7 +127,7 @@ def _alphas(tasks: Tasks) -> Figure:
                     at.append(alpha)
                     middle.append(float(mean))
                     half.append(float(more))
-            style = _style(method) | {"ls": "--" if method == "cta/a" else "-"}
+            style = _style(method)
             axis.errorbar(at, middle, half, marker="o", ms=4, capsize=3, **style)
         axis.set_title(f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", fontsize=10)
         axis.set_xlabel("α, the share of worst losses")
@@ -141,7 +142,7 @@ def _alphas(tasks: Tasks) -> Figure:
 def _rare(tasks: Tasks) -> Figure:
     """Accuracy on the class that only the seldom heard node has, and on all."""
     graphs = list(dict.fromkeys(name.partition("|")[0] for name in tasks))
-    figure, axes = panels(len(graphs), width=5.2, height=3.6, layout="constrained", sharey=True)
+    figure, axes = panels(len(graphs), width=5.2, height=4.4, layout="constrained", sharey=True)
     for axis, graph in zip(axes, graphs, strict=False):
         runs = {n.partition("|")[2]: a for n, a in tasks.items() if n.startswith(f"{graph}|")}
         at = np.arange(len(runs))
@@ -191,7 +192,10 @@ def _losses(tasks: Tasks) -> Figure:
         band(gaps if crc else accuracies, lost, values, **style)
     gaps.set_ylabel("test error of CRC above RC")
     accuracies.set_ylabel("test accuracy of DecDiff+VT")
-    for axis, title in ((gaps, "CRC, naive Bayes"), (accuracies, "DecDiff+VT, MLP 200-200")):
+    for axis, title in (
+        (gaps, "CRC, naive Bayes"),
+        (accuracies, "DecDiff+VT, a hidden layer of 64"),
+    ):
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("share of messages lost")
         axis.grid(alpha=0.25)

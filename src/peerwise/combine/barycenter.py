@@ -1,0 +1,165 @@
+"""Barycenters of independent Gaussians: charts in which they are plain weighted means.
+
+"BA-BFL: Barycentric Aggregation for Bayesian Federated Learning" (Jamoussi, Serra, Stavrou,
+Kountouris): the merged posterior is the one with the least weighted divergence from those merged.
+Wherever a model has a `core.Gaussian`, a chart replaces it by arrays whose means are those of the
+barycenter; other weights, known for sure, are averaged as they are.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.combine.weigh import Weigh, data_size
+from peerwise.core import Array, Chart, Gaussian, Mean, Tree
+from peerwise.errors import BadSetting, UnknownName
+
+__all__ = ["BARYCENTERS", "barycenter", "barycenter_of", "check_gaussians", "is_gaussian"]
+
+Arrays = tuple[Array, ...]
+
+
+class _Charted(NamedTuple):
+    """What stands for a Gaussian in a chart."""
+
+    arrays: Any
+
+
+class _Kind(NamedTuple):
+    """A chart of one Gaussian, given by mean and log-variance, and what weights are raised to."""
+
+    to: Callable[[Array, Array], Arrays]
+    back: Callable[..., tuple[Array, Array]]
+    powers: tuple[int, ...] = (1, 1)
+
+
+def _natural(mean: Array, log_variance: Array) -> Arrays:
+    precision = jnp.exp(-log_variance)
+    return precision * mean, precision
+
+
+def _moments(mean: Array, log_variance: Array) -> Arrays:
+    return mean, jnp.exp(log_variance) + mean * mean
+
+
+def _from_moments(mean: Array, square: Array) -> tuple[Array, Array]:
+    # the mean of like numbers, squared, may come out a rounding above the mean of their squares
+    spread = jnp.maximum(square - mean * mean, jnp.finfo(mean.dtype).tiny)
+    return mean, jnp.log(spread)
+
+
+def _with_one(mean: Array, log_variance: Array) -> Arrays:
+    return mean, jnp.exp(log_variance), jnp.ones_like(mean)  # whose mean is the sum of w^2
+
+
+# Barycenters by name, diagonal Gaussians each.
+BARYCENTERS: dict[str, _Kind] = {
+    # reverse Kullback-Leibler: the normalised product of powers
+    "rkl": _Kind(_natural, lambda shift, precision: (shift / precision, -jnp.log(precision))),
+    # squared Wasserstein-2: the mean of the standard deviations
+    "w2": _Kind(lambda m, v: (m, jnp.exp(v / 2)), lambda m, s: (m, 2 * jnp.log(s))),
+    # forward Kullback-Leibler: the moments of the mixture
+    "kl": _Kind(_moments, _from_moments),
+    # empirical arithmetic aggregation: the mean of the variances
+    "eaa": _Kind(lambda m, v: (m, jnp.exp(v)), lambda m, v: (m, jnp.log(v))),
+    # Gaussian arithmetic aggregation: the variance of a weighted sum of independent draws
+    "gaa": _Kind(lambda m, v: (m, jnp.exp(v)), lambda m, v: (m, jnp.log(v)), (1, 2)),
+    # the same divided by the sum of the squared weights, as the authors' code has it
+    "gaa_normalised": _Kind(_with_one, lambda m, v, one: (m, jnp.log(v / one)), (1, 2, 2)),
+    # arithmetic aggregation of log-variances
+    "aalv": _Kind(lambda m, v: (m, v), lambda m, v: (m, v)),
+}
+
+
+def is_gaussian(part: Any) -> bool:
+    """Whether a part of a model is a `Gaussian` and not an array."""
+    return isinstance(part, Gaussian)
+
+
+def _kind(name: str) -> _Kind:
+    if name not in BARYCENTERS:
+        raise UnknownName("barycenter", name, BARYCENTERS)
+    return BARYCENTERS[name]
+
+
+@cache
+def _chart(name: str) -> Chart:
+    kind = _kind(name)
+
+    def to(value: Tree) -> Tree:
+        def one(part: Any) -> Any:
+            return _Charted(kind.to(*part)) if is_gaussian(part) else part
+
+        return jax.tree.map(one, value, is_leaf=is_gaussian)
+
+    def mapped(charted: Tree, inside: Callable[[Any], Any], outside: Callable[[Any], Any]) -> Tree:
+        def one(part: Any) -> Any:
+            return inside(part) if isinstance(part, _Charted) else outside(part)
+
+        return jax.tree.map(one, charted, is_leaf=lambda part: isinstance(part, _Charted))
+
+    def back(charted: Tree) -> Tree:
+        return mapped(charted, lambda part: Gaussian(*kind.back(*part.arrays)), lambda part: part)
+
+    def power(charted: Tree) -> Tree:
+        return mapped(charted, lambda part: _Charted(kind.powers), lambda part: 1)
+
+    return Chart(to, back, power)
+
+
+@cache
+def barycenter(name: str = "rkl", weigh: Weigh | None = None) -> Mean:
+    """The barycenter of the posteriors heard and the node's own, by data size and trust.
+
+    `name`: one of `BARYCENTERS`. With another `weigh` rule, e.g. `cfa(0.5)`, a node gives its own
+    posterior a share of its own: a personal model.
+    """
+    return Mean(data_size(True) if weigh is None else weigh, _chart(name))
+
+
+def check_gaussians(mean: Any, variance: Any, weights: Any) -> tuple[np.ndarray, ...]:
+    """Means [k, ...], variances and weights [k] as arrays, if they make sense."""
+    mean, variance, weights = (np.asarray(a, float) for a in (mean, variance, weights))
+    if weights.ndim != 1 or mean.shape[:1] != weights.shape:
+        raise BadSetting(
+            f"give one weight for each posterior, got {weights.shape} for means {mean.shape}"
+        )
+    if not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-6:
+        raise BadSetting(
+            f"weights must be 0 or more and sum to one, got a sum of {weights.sum():.6g}: divide "
+            "them by it"
+        )
+    if not np.isfinite(mean).all() or not np.isfinite(variance).all():
+        raise BadSetting("means and variances must be finite numbers")
+    return mean, variance, weights
+
+
+def barycenter_of(
+    name: str, mean: Any, variance: Any, weights: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the barycenter of Gaussians [k, ...] with weights [k] that sum to one.
+
+    >>> m, v = barycenter_of("rkl", [0.0, 2.0], [1.0, 0.25], [0.5, 0.5])
+    >>> round(float(m), 4), round(float(v), 4)
+    (1.6, 0.4)
+    """
+    kind = _kind(name)
+    mean, variance, weights = check_gaussians(mean, variance, weights)
+    if mean.shape != variance.shape:
+        raise BadSetting(
+            f"means and variances must have one shape, got {mean.shape} and {variance.shape}"
+        )
+    if not (variance > 0).all():
+        raise BadSetting(f"variances must be above 0, got {variance.min():g}")
+    with jax.enable_x64(True):
+        charted = kind.to(jnp.asarray(mean), jnp.log(jnp.asarray(variance)))
+        means = [
+            jnp.tensordot(jnp.asarray(weights) ** power, a, 1)
+            for a, power in zip(charted, kind.powers, strict=True)
+        ]
+        center, log_variance = kind.back(*means)
+        return np.asarray(center), np.exp(np.asarray(log_variance))
