@@ -434,7 +434,8 @@ def list_(
     kind: Annotated[
         str,
         typer.Argument(
-            help="methods, models, topologies, channels, partitions, sizes, rules, metrics, items."
+            help="methods, models, nets, topologies, channels, partitions, sizes, shifts, rules, "
+            "metrics, items."
         ),
     ] = "",
 ) -> None:

@@ -91,11 +91,14 @@ def test_a_table_without_data_says_where_to_look(peerwise):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("kind", ["", "methods", "topologies", "rules", "items", "partitions"])
+@pytest.mark.parametrize(
+    "kind", ["", "methods", "topologies", "rules", "items", "partitions", "shifts"]
+)
 def test_lists(peerwise, kind):
     code, out, _ = peerwise("list", *([kind] if kind else []))
     assert code == 0
     expected = {"methods": "crc", "topologies": "random_tree", "items": "crc/table-12"}
+    expected |= {"partitions": "dirichlet_by_class", "shifts": "concept_drift"}
     assert expected.get(kind, "") in out
 
 
@@ -152,6 +155,9 @@ def test_mistakes_are_one_line_and_a_non_zero_exit(peerwise, command, says):
         ("lr = -1.0", "lr = -1.0"),
         ("m0 = 0.0", "m0 = 0.0"),
         ('method = "no_module:f"', "cannot import"),
+        ('shift = "feature_skw"', "did you mean 'feature_skew'"),
+        ("shift_options = {strength = 1}", "shift_options of none"),
+        ("partition_options = {alpa = 1}", "partition_options of iid"),
     ],
 )
 def test_a_wrong_configuration_names_key_and_remedy(peerwise, tmp_path, line, says):

@@ -19,6 +19,42 @@ def test_a_key_changes_with_what_the_method_uses():
         assert crc.key != crc.model_copy(update=update).key
 
 
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({}, "44136fa355b3678a"),
+        ({"method": "rc"}, "acbad1413b9358c0"),
+        ({"method": "decdiff", "loss": "virtual_teacher", "partition": "zipf"}, "e4663ccb11b4e360"),
+        ({"partition": "dirichlet", "alpha": 0.3}, "afef43c631a9a350"),
+        ({"method": "gossip_nb", "epsilon": 1.0}, "a5e732cb7b797922"),
+        (
+            {"method": "cvar_cvar", "partition": "mixed", "partition_options": {"homo_ratio": 0.5}},
+            "636719992c03bbc7",
+        ),
+    ],
+)
+def test_keys_of_what_was_run_before_shifts_stay(given, key):
+    """Results are kept under them."""
+    assert Setting(**given).key == key
+    assert Setting(**given, shift="none", shift_options={}).key == key
+
+
+def test_a_shift_is_part_of_the_key_of_every_method_and_of_its_reference():
+    for method in ("crc", "rc", "ml", "isolated", "decdiff", "fedavg", "gossip_nb", "gaussian_nb"):
+        plain = Setting(method=method)
+        skew = Setting(method=method, shift="feature_skew")
+        more = Setting(method=method, shift="feature_skew", shift_options={"strength": 1.0})
+        assert len({plain.key, skew.key, more.key}) == 3
+        assert len({s.reference().key for s in (plain, skew, more)}) == 3
+
+
+def test_strengths_can_be_swept():
+    given = {"shift": "concept_shift", "shift_options": [{"strength": s} for s in (0, 0.5)]}
+    settings, varied = expand(given)
+    assert varied == ["shift_options"]
+    assert [s.shift_options["strength"] for s in settings] == [0, 0.5]
+
+
 def test_the_reference_is_rc_on_the_same_rows():
     setting = Setting(topology="chain", partition="label_drift", iterations=3, rows=20)
     reference = setting.reference()

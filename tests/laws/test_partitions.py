@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from peerwise import partition
 from peerwise.errors import BadData, BadSetting
 
-# Nodes of one class each: the rows of a class need not fit the nodes that hold it.
-ONE_CLASS = {"label_drift", "label_feature_drift"}
+# Nodes of one class each, or one of a class alone: its rows need not fit the nodes that hold it.
+ONE_CLASS = {"label_drift", "label_feature_drift", "sole_holder"}
 # A handful of nodes and rows is neither as unequal as the paper's 50 nodes nor enough for a row of
-# each class at each node; test_zipf.py has its defaults, at their size.
-OPTIONS = {"zipf": {"gini": None, "least": 0}}
+# each class, or 10 rows, at each node; test_zipf.py and test_dirichlet_by_class.py have the
+# defaults, at their size.
+OPTIONS = {"zipf": {"gini": None, "least": 0}, "dirichlet_by_class": {"least": 0}}
 
 several = settings(derandomize=True, deadline=None, max_examples=10)
 seeds = st.integers(0, 2**32 - 1)
@@ -39,10 +40,12 @@ def way(name):
 def test_the_registries_name_what_is_exported():
     named = set(partition.PARTITIONS) | {f"{name}_sizes" for name in partition.SIZES}
     rest = {"OWN_SIZES", "PARTITIONS", "SIZES", "Partition", "first_component"}
+    rest |= {"SHIFTS", "Shift", "unshifted", *partition.SHIFTS}
     measures = {"allocation", "gini", "gini_by_class", "gini_of_totals"}
     assert named | rest | measures == set(partition.__all__)
     assert set(partition.PARTITIONS) >= partition.OWN_SIZES
-    assert all(getattr(partition, name) is f for name, f in partition.PARTITIONS.items())
+    by_name = partition.PARTITIONS | partition.SHIFTS
+    assert all(getattr(partition, name) is f for name, f in by_name.items())
 
 
 @pytest.mark.parametrize("name", partition.PARTITIONS)

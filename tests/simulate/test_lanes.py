@@ -21,6 +21,7 @@ from peerwise.methods.neural import cfa_ge, decavg
 from peerwise.nets import network_of
 from peerwise.nets.conv import Dropout
 from peerwise.shards import pack, pack_alike
+from peerwise.simulate import lanes as lanes_module
 from peerwise.simulate import nodes, simulate
 from peerwise.simulate.lanes import COARSE, STEP, _coarse, _lanes
 from peerwise.walk import walk
@@ -83,9 +84,13 @@ def untrained(net, method, low=1, high=1):
 # --- lanes
 
 
-@given(lengths=st.lists(st.one_of(st.integers(0, 4), st.integers(0, 400)), min_size=1, max_size=60))
-def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths):
-    lanes = _lanes(np.array(lengths))
+@given(
+    lengths=st.lists(st.one_of(st.integers(0, 4), st.integers(0, 400)), min_size=1, max_size=60),
+    most=st.one_of(st.none(), st.integers(1, 60)),
+)
+def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most):
+    lanes = _lanes(np.array(lengths), most)
+    assert lanes.node.shape[1] <= (most or len(lengths))
     assert lanes.node.shape == lanes.block.shape
     assert lanes.steps >= 1
     assert lanes.node.max() <= len(lengths)
@@ -115,6 +120,16 @@ def test_equal_lengths_are_one_turn_with_a_lane_for_each_node_in_order(n, length
     lanes = _lanes(np.full(n, length))
     assert lanes.node.tolist() == [list(range(n))]
     assert not lanes.block.any()
+    assert lanes.steps == length
+
+
+@given(n=st.integers(1, 40), length=st.integers(1, 500), most=st.integers(1, 50))
+def test_equal_lengths_in_few_lanes_are_as_few_turns_in_order(n, length, most):
+    lanes = _lanes(np.full(n, length), most)
+    assert len(lanes.node) == -(-n // most)
+    told = lanes.node.ravel()
+    assert told[:n].tolist() == list(range(n))
+    assert (told[n:] == n).all()
     assert lanes.steps == length
 
 
@@ -204,6 +219,15 @@ def test_group_by_group_equals_node_by_node(way, block, monkeypatch):
     """As a CPU does it where there are more nodes than BLOCK."""
     monkeypatch.setattr(nodes, "BLOCK", block)
     method = WAYS[way]._replace(adapt=replace(WAYS[way].adapt))  # not compiled with another BLOCK
+    run = simulate(method, shards(), RING, **ROUNDS)
+    assert_equal_runs(run, oracle(way), 1e-5)
+
+
+@pytest.mark.parametrize("way", ["an epoch", "early stopping", "steps"])
+def test_two_at_a_time_equals_node_by_node(way, monkeypatch):
+    """As a CPU does it where no more fit into its cache."""
+    monkeypatch.setattr(lanes_module, "CACHE", 1)
+    method = WAYS[way]._replace(adapt=replace(WAYS[way].adapt))  # not compiled with another CACHE
     run = simulate(method, shards(), RING, **ROUNDS)
     assert_equal_runs(run, oracle(way), 1e-5)
 

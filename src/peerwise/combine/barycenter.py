@@ -62,7 +62,8 @@ BARYCENTERS: dict[str, _Kind] = {
     "rkl": _Kind(_natural, lambda shift, precision: (shift / precision, -jnp.log(precision))),
     # squared Wasserstein-2: the mean of the standard deviations
     "w2": _Kind(lambda m, v: (m, jnp.exp(v / 2)), lambda m, s: (m, 2 * jnp.log(s))),
-    # forward Kullback-Leibler: the moments of the mixture
+    # forward Kullback-Leibler: the moments of the mixture. A variance that is a millionth of the
+    # squared mean is lost in float32
     "kl": _Kind(_moments, _from_moments),
     # empirical arithmetic aggregation: the mean of the variances
     "eaa": _Kind(lambda m, v: (m, jnp.exp(v)), lambda m, v: (m, jnp.log(v))),

@@ -18,7 +18,7 @@ from peerwise.experiments.names import find
 from peerwise.experiments.setting import NEURAL, Setting
 from peerwise.models.family import Model
 from peerwise.models.registry import PLAIN, agreed, check_rows, model_for
-from peerwise.nets import Net, network, network_of
+from peerwise.nets import Net, bayesian_network
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The rows of one repetition, encoded and standardised on its training rows."""
+    """The rows of one repetition, encoded, shifted and standardised on its training rows."""
 
     x: np.ndarray  # [m, d] training rows
     y: np.ndarray
@@ -67,7 +67,10 @@ def split(setting: Setting, repetition: int) -> Split:
     """Test rows first, then the network's rows among the others.
 
     The test rows of settings that differ only in size are nested, and methods and topologies are
-    compared on the very same rows.
+    compared on the very same rows. A shift changes the training rows of nodes and never the test
+    rows, before the rows are standardised: the units that a network agrees on are those of the rows
+    that its nodes hold, and nobody has the others. It moves numbers by parts of their standard
+    deviation, so that the units before do not matter.
     """
     s = setting
     encoded, shape = _encoded(s.data, s.target, s.typing, s.missing, s.drop)
@@ -83,26 +86,54 @@ def split(setting: Setting, repetition: int) -> Split:
     rng = np.random.default_rng([s.seed, repetition, 1])
     sizes = find("sizes", s.sizes)(rng, s.nodes, wanted, minimum=min(2, s.rows))
     deal = find("partitions", s.partition)
-    options: dict[str, Any] = {"alpha": s.alpha} if s.partition == "dirichlet" else {}
+    drawn = s.partition in ("dirichlet", "dirichlet_by_class")
+    options: dict[str, Any] = {"alpha": s.alpha} if drawn else {}
     options |= s.partition_options
-    try:
-        deal = partial(deal, **options) if options else deal
-        signature(deal).bind(rng, encoded.x, encoded.y, sizes)
-    except TypeError as error:
-        raise BadSetting(f"partition_options of {s.partition}: {error}") from None
-    rows = deal(rng, encoded.x[pool], encoded.y[pool], sizes)
+    _takes(f"partition_options of {s.partition}", deal, 4, options)
+    rows = deal(rng, encoded.x[pool], encoded.y[pool], sizes, **options)
     train = pool[np.concatenate(rows)]
     kept = np.concatenate([train, test])
-    x, schema = encoded.x[kept], encoded.schema
-    if s.model not in PLAIN or s.method in NEURAL:
-        x, schema = data.standardise(x, schema, np.arange(len(train)))
-    if s.precision == "float32":
-        x = x.astype(np.float32)
-    y = encoded.y[kept]
+    x, y, schema = encoded.x[kept], encoded.y[kept], encoded.schema
     m = len(train)
     owned = np.split(np.arange(m), np.cumsum([len(r) for r in rows])[:-1])
+    x[:m], y[:m] = _shifted(s, repetition, x[:m], y[:m], owned, schema)
+    if s.model not in PLAIN or s.method in NEURAL:
+        x, schema = data.standardise(x, schema, np.arange(m))
+    if s.precision == "float32":
+        x = x.astype(np.float32)
     made = Split(x[:m], y[:m], owned, x[m:], y[m:], schema, shape)
     return _for_nets(made) if s.method in NEURAL else made
+
+
+def _takes(what: str, function: Any, arguments: int, options: dict[str, Any]) -> None:
+    """Refuse options that a function does not have, or that are among its first arguments."""
+    try:
+        signature(function).bind(*range(arguments), **options)
+    except TypeError as error:
+        raise BadSetting(f"{what}: {error}") from None
+
+
+def _shifted(
+    s: Setting,
+    repetition: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    owned: list[np.ndarray],
+    schema: data.Schema,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The training rows as the nodes see and label them."""
+    shift = find("shifts", s.shift)
+    _takes(f"shift_options of {s.shift}", shift, 5, s.shift_options)
+    # numbers of its own: the same rows go to the same nodes, shifted or not
+    rng = np.random.default_rng([s.seed, repetition, 4])
+    seen, told = shift(rng, x, y, owned, schema.cardinalities, **s.shift_options)
+    plain = s.model in PLAIN and s.method not in NEURAL
+    if plain and not np.array_equal(x, seen, equal_nan=True):
+        raise BadSetting(
+            f"{s.shift} moves numbers, and {s.model} is about numbers as they are; "
+            "take concept_shift, or another model"
+        )
+    return seen, told
 
 
 def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Method:
@@ -170,9 +201,12 @@ def _neural(s: Setting, net: Net) -> Method:
 def make_net(setting: Setting, part: Split) -> Net:
     """The net of a setting for the rows of one repetition; a user's own is given their shape."""
     s, classes = setting, len(part.schema.classes)
-    if ":" not in s.net:
-        return network(s.net, part.shape, classes, s.net_init)
-    return network_of(find("nets", s.net)(part.shape, classes), math.prod(part.shape), classes)
+    if ":" in s.net:
+        make = find("nets", s.net)(part.shape, classes)
+    else:
+        make = find("nets", s.net)(part.shape, classes, s.net_init)
+    layers = s.bayesian_layers
+    return bayesian_network(make, math.prod(part.shape), classes, layers, s.samples, s.paper_init)
 
 
 def _for_nets(part: Split) -> Split:

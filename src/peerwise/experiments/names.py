@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "channels": {name: getattr(channel, name) for name in _CHANNELS},
     "partitions": dict(partition.PARTITIONS),
     "sizes": dict(partition.SIZES),
+    "shifts": {"none": partition.unshifted, **partition.SHIFTS},
     "rules": {name: getattr(combine, name) for name in combine.__all__},
     "metrics": {name: getattr(metrics, name) for name in _METRICS},
 }

@@ -15,10 +15,12 @@ __all__ = ["Setting", "expand", "setting_from"]
 Scalar = str | int | float | bool
 # methods that train neural networks
 DIFFUSION = ("average_cvar", "cta", "cvar_cvar")  # of neural networks that begin alike
-NEURAL = ("cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net", *DIFFUSION)
+NEURAL = ("ba_bfl", "cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net",
+          *DIFFUSION)  # fmt: skip
 # keys of neural methods alone
 OF_NETS = ("net", "net_init", "loss", "beta", "epochs", "steps", "batch", "optimiser", "momentum",
-           "weight_decay", "validation", "common_start")  # fmt: skip
+           "weight_decay", "validation", "common_start", "bayesian_layers", "samples",
+           "paper_init")  # fmt: skip
 PRIVATE = ("federated_nb", "gossip_nb", "private_crc", "robust_nb")  # methods with a budget
 
 
@@ -76,6 +78,13 @@ class Setting(BaseModel):
     validation: float = Field(
         0.0, ge=0, lt=1, description="share of rows kept to stop a net's training early"
     )
+    bayesian_layers: int = Field(
+        0, ge=0, description="how many of a net's last layers are Bayesian"
+    )
+    samples: int = Field(
+        10, ge=1, description="draws of which a Bayesian net's prediction is the mean"
+    )
+    paper_init: bool = Field(False, description="variances begin as in BA-BFL's code, clamped")
     common_start: bool = Field(False, description="all nodes begin with the same net")
     method_options: dict[str, Scalar] = Field(
         {}, description="more arguments: of your own method, or of a neural one (s, epsilon, ...)"
@@ -85,9 +94,15 @@ class Setting(BaseModel):
     rows: int = Field(50, ge=1, description="rows a node, on average")
     sizes: str = Field("equal", description="how rows are spread: see `peerwise list sizes`")
     partition: str = Field("iid", description="who gets which rows: see `peerwise list partitions`")
-    alpha: float = Field(0.5, gt=0, description="concentration of the dirichlet partition")
+    alpha: float = Field(0.5, gt=0, description="concentration of the dirichlet partitions")
     partition_options: dict[str, Scalar] = Field(
         {}, description="e.g. {alpha = 1.26} for zipf, {homo_ratio = 0.5} for mixed"
+    )
+    shift: str = Field(
+        "none", description="how nodes see or label rows otherwise: see `peerwise list shifts`"
+    )
+    shift_options: dict[str, Scalar] = Field(
+        {}, description="e.g. {strength = 0.5}; 0 leaves the rows as they are"
     )
 
     topology: str = Field("random_tree", description="the graph: see `peerwise list topologies`")
@@ -130,8 +145,10 @@ class Setting(BaseModel):
             ignored += OF_NETS
         if self.method in ("fedavg", "pooled_net"):
             ignored += ("topology", "topology_options", "redraw", "push", "common_start")
-        if self.method in DIFFUSION:
+        if self.method in (*DIFFUSION, "ba_bfl"):
             ignored += ("common_start",)
+        if not self.bayesian_layers:
+            ignored += ("samples", "paper_init")
         if self.method == "federated_nb":
             ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")
         if self.method == "ml":

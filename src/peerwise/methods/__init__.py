@@ -1,5 +1,6 @@
 """The papers' algorithms, as compositions, and their centralised references."""
 
+from peerwise.methods.bayesian import ba_bfl
 from peerwise.methods.crc import crc, isolated, ml, rc
 from peerwise.methods.diffusion import average_cvar, cta, cvar_cvar
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb
@@ -17,6 +18,7 @@ from peerwise.methods.robust_nb import robust_nb
 
 __all__ = [
     "average_cvar",
+    "ba_bfl",
     "cfa",
     "cfa_ge",
     "crc",

@@ -17,7 +17,7 @@ from peerwise.combine import weigh as weighing
 from peerwise.combine.step import toward
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, State, Tree
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.nets.net import Net
+from peerwise.nets.net import Net, log_probabilities
 from peerwise.update.losses import Loss, cross_entropy
 from peerwise.update.sgd import Trained, gradient, trainer
 
@@ -210,7 +210,7 @@ def trained(
         return Message(state.value, {"size": state.memory["size"], "loss": state.memory["loss"]})
 
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        return jax.nn.log_softmax(net.logits(weights_of(value), x))
+        return log_probabilities(net, weights_of(value), x, key)
 
     def untrained(key: Array, shard: Shard) -> State:
         return end(begin(key, shard))

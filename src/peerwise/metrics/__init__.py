@@ -1,5 +1,17 @@
-"""What is measured: probes of a running network, and what clinicians ask of a classifier."""
+"""What is measured: probes of a running network, and what clinicians ask of a classifier.
 
+`calibration` and `fairness` here are the probe and the function, not the modules of that name.
+"""
+
+from peerwise.metrics.calibration import (
+    Reliability,
+    brier,
+    ece,
+    entropy,
+    nll,
+    ood_auroc,
+    reliability,
+)
 from peerwise.metrics.clinical import (
     Difference,
     by_node,
@@ -16,8 +28,10 @@ from peerwise.metrics.curves import (
     confidence,
     traffic,
 )
+from peerwise.metrics.fairness import Fairness, fairness, own_rows
 from peerwise.metrics.probes import (
     bytes_per_link,
+    calibration,
     consensus,
     errors,
     federated_weights,
@@ -30,21 +44,32 @@ from peerwise.metrics.probes import (
 
 __all__ = [
     "Difference",
+    "Fairness",
     "Reached",
+    "Reliability",
     "box",
+    "brier",
     "by_node",
     "bytes_per_link",
+    "calibration",
     "characteristic_time",
     "characteristic_times",
     "confidence",
     "confusion",
     "consensus",
     "difference",
+    "ece",
+    "entropy",
     "errors",
+    "fairness",
     "federated_weights",
     "gap",
     "guards",
+    "nll",
     "node_std",
+    "ood_auroc",
+    "own_rows",
+    "reliability",
     "report",
     "rounds_to_gap",
     "should_join",

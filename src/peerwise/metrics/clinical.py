@@ -19,10 +19,14 @@ from peerwise.metrics.bootstrap import (
     resample,
     scorer,
 )
+from peerwise.metrics.checks import (
+    checked_codes,
+    checked_probabilities,
+    number_array,
+    same_length,
+)
 
 __all__ = ["Difference", "by_node", "confusion", "difference", "report", "should_join"]
-
-ROUNDING = 1e-3  # how far from 1 the probabilities of a row may sum
 
 
 class Difference(NamedTuple):
@@ -59,10 +63,10 @@ def report(
     rows. A metric that is undefined for some rows, as AUROC is for one class, is NaN.
     """
     _settings(threshold, bootstrap, level)
-    p = _array(prob, "prob")
+    p = number_array(prob, "prob")
     names, of = _classes(p, classes, positive, "prob")
-    codes = _codes(y, names, "y")
-    p = _probabilities(p, names, of, len(codes), "prob")
+    codes = checked_codes(y, len(names), "y")
+    p = checked_probabilities(p, of, len(codes), "prob")
     metrics = _metrics(of)
     index, lines = [], []
     for column, value, rows in _groups(subgroups, len(codes)):
@@ -82,8 +86,11 @@ def report(
 def confusion(y: Any, predicted: Any, classes: Sequence[Any]) -> pd.DataFrame:
     """How often each true class (rows) was taken for each class (columns); every class is shown."""
     names = _names(classes)
-    true, said = _codes(y, names, "y"), _codes(predicted, names, "predicted")
-    _same_length(len(said), len(true), "predicted")
+    true, said = (
+        checked_codes(y, len(names), "y"),
+        checked_codes(predicted, len(names), "predicted"),
+    )
+    same_length(len(said), len(true), "predicted")
     c = len(names)
     counts = np.bincount(true * c + said, minlength=c * c).reshape(c, c)
     return pd.DataFrame(
@@ -110,17 +117,17 @@ def by_node(
     or on its own where `rows` has one array of row numbers per node.
     """
     _settings(threshold, bootstrap, level)
-    p = _array(prob, "prob")
+    p = number_array(prob, "prob")
     if p.ndim not in (2, 3) or not len(p):
         raise BadData(f"prob must be [nodes, rows, classes] or [nodes, rows], got {p.shape}")
     n, m = p.shape[:2]
     labels = [str(i) for i in range(n)] if nodes is None else [str(name) for name in nodes]
-    _same_length(len(labels), n, "nodes", "nodes in prob")
+    same_length(len(labels), n, "nodes", "nodes in prob")
     if rows is not None:
-        _same_length(len(rows), n, "rows", "nodes in prob")
+        same_length(len(rows), n, "rows", "nodes in prob")
     names, of = _classes(p[0], classes, positive, "prob")
-    codes = _codes(y, names, "y")
-    _same_length(m, len(codes), "prob")
+    codes = checked_codes(y, len(names), "y")
+    same_length(m, len(codes), "prob")
     lines = []
     for i, label in enumerate(labels):
         own = np.arange(m) if rows is None else _row_numbers(rows[i], m, label)
@@ -231,15 +238,15 @@ def _pair(
     _settings(threshold, bootstrap, level)
     if metric not in METRICS:
         raise UnknownName("metric", str(metric), METRICS)
-    (one, ours), (other, theirs) = ((what, _array(p, what)) for what, p in models.items())
+    (one, ours), (other, theirs) = ((what, number_array(p, what)) for what, p in models.items())
     if ours.shape != theirs.shape:
         raise BadData(f"{one} is {ours.shape} and {other} is {theirs.shape}; score the same rows")
     names, of = _classes(ours, classes, positive, one)
     if metric not in _metrics(of):
         raise BadData(f"{metric} of {len(names)} classes needs a class of interest: give positive")
-    codes = _codes(y, names, "y")
+    codes = checked_codes(y, len(names), "y")
     checked = [
-        _probabilities(p, names, of, len(codes), what) for what, p in ((one, ours), (other, theirs))
+        checked_probabilities(p, of, len(codes), what) for what, p in ((one, ours), (other, theirs))
     ]
     return _Pair(codes, checked[0], checked[1], of)
 
@@ -284,18 +291,6 @@ def _settings(threshold: float, bootstrap: int, level: float) -> None:
         raise BadSetting(f"level must be between 0 and 1, such as 0.95, got {level}")
 
 
-def _same_length(got: int, wanted: int, what: str, than: str = "rows in y") -> None:
-    if got != wanted:
-        raise BadData(f"{what} has {got} entries but there are {wanted} {than}; give one for each")
-
-
-def _array(prob: Any, what: str) -> np.ndarray:
-    try:
-        return np.asarray(prob, float)
-    except (TypeError, ValueError):
-        raise BadData(f"{what} must be an array of probabilities, got {type(prob)}") from None
-
-
 def _names(classes: Sequence[Any]) -> list[str]:
     names = [str(name) for name in classes]
     if len(names) < 2:
@@ -326,44 +321,6 @@ def _classes(
     raise UnknownName("positive class", str(positive), names)
 
 
-def _codes(y: Any, names: list[str], what: str) -> np.ndarray:
-    given = np.asarray(y)
-    if given.ndim != 1:
-        raise BadData(f"{what} must be one code per row, got an array of shape {given.shape}")
-    if not given.size:
-        raise BadData(f"{what} has no rows to measure anything on")
-    if given.dtype.kind not in "biuf":
-        raise BadData(
-            f"{what} must be class codes 0 to {len(names) - 1}, got {given[0]!r}; "
-            f"pd.Categorical({what}, categories=classes).codes makes them from names"
-        )
-    wrong = np.flatnonzero(~((given >= 0) & (given < len(names)) & (given == np.floor(given))))
-    if wrong.size:
-        at = wrong[0]
-        raise BadData(f"row {at} of {what} is {given[at]}; class codes are 0 to {len(names) - 1}")
-    return given.astype(int)
-
-
-def _probabilities(
-    prob: np.ndarray, names: list[str], positive: int | None, m: int, what: str
-) -> np.ndarray:
-    """p(y|x) [m, c], from that or from p(positive) [m]."""
-    _same_length(len(prob), m, what)
-    tiny = 1e-6  # exp(log p) in single precision may pass 1 by this much
-    fine = (prob >= -tiny) & (prob <= 1 + tiny)
-    wrong = np.flatnonzero(~fine.reshape(m, -1).all(1))
-    if wrong.size:
-        raise BadData(f"row {wrong[0]} of {what} is {prob[wrong[0]]}; probabilities are 0 to 1")
-    if prob.ndim == 1:
-        return np.stack([1 - prob, prob] if positive else [prob, 1 - prob], 1)
-    total = prob.sum(1)
-    wrong = np.flatnonzero(abs(total - 1) > ROUNDING)
-    if wrong.size:
-        at = wrong[0]
-        raise BadData(f"row {at} of {what} sums to {total[at]:.6g} over its classes; it must be 1")
-    return prob
-
-
 def _row_numbers(rows: Any, m: int, node: str) -> np.ndarray:
     given = np.asarray(rows)
     if given.ndim != 1 or not given.size:
@@ -376,7 +333,7 @@ def _row_numbers(rows: Any, m: int, node: str) -> np.ndarray:
 def _column(values: Any, m: int, what: str) -> pd.Series:
     if np.ndim(values) != 1:
         raise BadData(f"{what} must be one name per row, got shape {np.shape(values)}")
-    _same_length(len(values), m, what)
+    same_length(len(values), m, what)
     return pd.Series(values)
 
 

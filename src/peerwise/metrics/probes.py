@@ -14,9 +14,11 @@ from jax.tree_util import Partial
 
 from peerwise.core import Array, Method, State, Tree
 from peerwise.errors import BadData, UnknownName
+from peerwise.metrics.checks import positive_number, same_length
 
 __all__ = [
     "bytes_per_link",
+    "calibration",
     "consensus",
     "errors",
     "federated_weights",
@@ -29,6 +31,24 @@ __all__ = [
 
 LEAST = 1e-15  # a probability counts as at least this in the log-loss
 BLOCK = 1024  # rows scored at a time: bounds memory at nodes x BLOCK x classes
+
+
+def fine_rows(log_prob: Array) -> Array:
+    """Which rows [.., c] have a prediction: a model that has broken down (NaN) has none."""
+    return jnp.isfinite(log_prob).any(-1) & ~jnp.isnan(log_prob).any(-1)
+
+
+def judged(log_prob: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Of every row [n, b, c]: whether it is wrong (0 or 1), 1 - p(y|x), -log p(y|x).
+
+    A model that has broken down is wrong about everything. `y` is [n, b], or [1, b] for all.
+    """
+    right = log_prob.argmax(-1) == y
+    prob = jnp.exp(jnp.take_along_axis(log_prob, y[..., None], -1))[..., 0]
+    fine = fine_rows(log_prob)
+    wrong = jnp.where(fine & right, 0.0, 1.0)
+    surprise = -jnp.log(jnp.maximum(jnp.where(fine, prob, 0), LEAST))
+    return wrong, jnp.where(fine, 1 - prob, 1), surprise
 
 
 def _errors(
@@ -45,13 +65,7 @@ def _errors(
     def block(rows: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         xs, ys, ws = rows
         log_prob = jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
-        right = log_prob.argmax(-1) == ys[None]
-        prob = jnp.exp(jnp.take_along_axis(log_prob, ys[None, :, None], -1))[..., 0]
-        # a model that has broken down (NaN) is wrong about everything
-        fine = jnp.isfinite(log_prob).any(-1) & ~jnp.isnan(log_prob).any(-1)
-        wrong = jnp.where(fine & right, 0, ws[None])
-        soft = jnp.where(fine, (1 - prob) * ws[None], ws[None])
-        surprise = -jnp.log(jnp.maximum(jnp.where(fine, prob, 0), LEAST)) * ws[None]
+        wrong, soft, surprise = (row * ws[None] for row in judged(log_prob, ys[None]))
         by_class = wrong @ jax.nn.one_hot(ys, classes, dtype=wrong.dtype)  # [n, classes]
         return wrong.sum(1), soft.sum(1), surprise.sum(1), by_class
 
@@ -82,11 +96,27 @@ def errors(
     nodes: fewer need less memory. With the number of `classes` it also records
     `{name}_class_error` [nodes, classes], the 0-1 error on the rows of each class (NaN: no rows).
     """
+    return Partial(_Errors(name, classes), *_in_blocks(name, "errors", x, y, weight, block))
+
+
+class _Errors(NamedTuple):  # functions of the same name and classes are equal: one program
+    name: str
+    classes: int
+
+    def __call__(self, *args: Any) -> Tree:
+        return _errors(self.name, self.classes, *args)
+
+
+def _in_blocks(
+    name: str, what: str, x: Array, y: Array, weight: Array | None, block: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, classes and shares of the weight, [blocks, block, ...]; padding has no weight."""
     rows = len(y)
     if not rows:
-        raise BadData(f"there are no {name} rows to measure errors on")
+        raise BadData(f"there are no {name} rows to measure {what} on")
+    same_length(len(x), rows, "x")
     weight = np.ones(rows) if weight is None else np.asarray(weight, float)
-    size = min(block, rows)
+    size = min(positive_number(block, "block"), rows)
     blocks = -(-rows // size)
     pad = blocks * size - rows
 
@@ -97,15 +127,70 @@ def errors(
     share = (weight / max(weight.sum(), 1e-300)).astype(
         np.float32 if x.dtype != np.float64 else float
     )
-    return Partial(_Errors(name, classes), cut(x), cut(y.astype(np.int32)), cut(share))
+    return cut(x), cut(y.astype(np.int32)), cut(share)
 
 
-class _Errors(NamedTuple):  # functions of the same name and classes are equal: one program
+def _calibration(
+    name: str, bins: int, x: Array, y: Array, weight: Array, method: Method, state: State
+) -> Tree:
+    key = jax.random.key(0)  # as in errors
+
+    def said(xs: Array) -> Array:
+        return jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
+
+    seen = jax.eval_shape(said, x[0])
+    nodes = jnp.arange(seen.shape[0])[:, None]
+    edges = np.linspace(0, 1, bins + 1)[1:-1].astype(seen.dtype)
+
+    def block(sums: tuple[Array, Array], rows: tuple[Array, Array, Array]) -> Any:
+        xs, ys, ws = rows
+        log_prob = said(xs)
+        truth = jax.nn.one_hot(ys, seen.shape[-1], dtype=seen.dtype)[None]
+        # a model that has broken down is sure of a class that is wrong
+        prob = jnp.where(
+            fine_rows(log_prob)[..., None], jnp.exp(log_prob), jnp.roll(truth, 1, axis=-1)
+        )
+        sure, right = prob.max(-1), prob.argmax(-1) == ys[None]
+        # what a bin adds to the error is |sum of (right - sure)|: no need for its count
+        apart = sums[0].at[nodes, jnp.searchsorted(edges, sure)].add((right - sure) * ws[None])
+        surprise = -jnp.log(jnp.maximum((prob * truth).sum(-1), LEAST))
+        unsure = jax.scipy.special.entr(prob).sum(-1)
+        scores = jnp.stack([((prob - truth) ** 2).sum(-1), surprise, unsure])
+        # not @, which a GPU may compute in less than single precision
+        return (apart, sums[1] + (scores * ws[None, None]).sum(-1)), None
+
+    kind = jnp.result_type(seen.dtype, weight.dtype)
+    # sums go from block to block: kept by block, bins of many nodes would outgrow a block
+    begun = jnp.zeros((seen.shape[0], bins), kind), jnp.zeros((3, seen.shape[0]), kind)
+    (apart, scores), _ = jax.lax.scan(block, begun, (x, y, weight))
+    return {
+        f"{name}_ece": abs(apart).sum(1),
+        f"{name}_brier": scores[0],
+        f"{name}_nll": scores[1],
+        f"{name}_entropy": scores[2],
+    }
+
+
+def calibration(
+    name: str, x: np.ndarray, y: np.ndarray, bins: int = 15, block: int = BLOCK
+) -> Partial:
+    """A probe of how far every node's probabilities can be believed, on the given rows.
+
+    It records `{name}_ece` (bins of equal width), `{name}_brier`, `{name}_nll` and
+    `{name}_entropy` (mean of the rows): what the functions `ece`, `brier`, `nll` and `entropy`
+    give. A model that has broken down counts as sure of a wrong class. `block` rows are scored at
+    a time by all nodes.
+    """
+    data = _in_blocks(name, "calibration", x, y, None, block)
+    return Partial(_Calibration(name, positive_number(bins, "bins")), *data)
+
+
+class _Calibration(NamedTuple):  # as _Errors
     name: str
-    classes: int
+    bins: int
 
     def __call__(self, *args: Any) -> Tree:
-        return _errors(self.name, self.classes, *args)
+        return _calibration(self.name, self.bins, *args)
 
 
 def _consensus(method: Method, state: State) -> Tree:

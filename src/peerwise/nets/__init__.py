@@ -1,8 +1,21 @@
 """Neural classifiers: a net is a function from a key to an equinox module of one row."""
 
+from peerwise.nets.bayes import BayesianLinear, bayesian, divergence
 from peerwise.nets.conv import cnn, lenet
 from peerwise.nets.dense import mlp
 from peerwise.nets.net import Net, network_of
-from peerwise.nets.registry import NETS, network
+from peerwise.nets.registry import NETS, bayesian_network, network
 
-__all__ = ["NETS", "Net", "cnn", "lenet", "mlp", "network", "network_of"]
+__all__ = [
+    "NETS",
+    "BayesianLinear",
+    "Net",
+    "bayesian",
+    "bayesian_network",
+    "cnn",
+    "divergence",
+    "lenet",
+    "mlp",
+    "network",
+    "network_of",
+]

@@ -7,18 +7,20 @@ every row in training and None in prediction.
 """
 
 import inspect
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
 
-__all__ = ["Net", "network_of"]
+__all__ = ["Net", "log_probabilities", "network_of"]
 
 
 class Net(NamedTuple):
@@ -29,18 +31,29 @@ class Net(NamedTuple):
     features: int
     classes: int
     size: int  # how many weights
-    noisy: bool = False  # whether logits heeds its key: given in training, None in prediction
+    noisy: bool = False  # whether logits heeds its key: given in training
+    samples: int = 0  # with how many keys it predicts; 0: once, without a key
 
 
 @cache
-def network_of(make: Callable[[Array], Any], features: int, classes: int) -> Net:
-    """The net that `make(key)` builds, checked to give a number for every class."""
+def network_of(make: Callable[[Array], Any], features: int, classes: int, samples: int = 0) -> Net:
+    """The net that `make(key)` builds, checked to give a number for every class.
+
+    With `samples`, the probabilities of so many draws of a net that takes a key (with Bayesian
+    layers, or dropout) are averaged in prediction.
+    """
+    if samples < 0:
+        raise BadSetting(f"samples must be 1 or more (0: predict without a key), got {samples}")
     module = _built(make)
     if not callable(module):
         raise BadSetting("make(key) must give a function of a row, such as an equinox module")
     weights, rest = eqx.partition(module, eqx.is_inexact_array)
     structure = jax.tree.structure(weights)
     noisy = "key" in inspect.signature(module).parameters
+    if samples and not noisy:
+        raise BadSetting(
+            "samples are for a net that takes a key: this one gives the same each time"
+        )
 
     def init(key: Array) -> Tree:
         # Functions that make(key) defines anew must not make two nodes' weights two kinds of tree.
@@ -61,7 +74,21 @@ def network_of(make: Callable[[Array], Any], features: int, classes: int) -> Net
     size = sum(int(np.prod(a.shape)) for a in jax.tree.leaves(weights))
     if not size:
         raise BadSetting("the net has no weights: they must be arrays in fields of its module")
-    return Net(init, logits, features, classes, size, noisy)
+    return Net(init, logits, features, classes, size, noisy, samples)
+
+
+def log_probabilities(net: Net, weights: Tree, x: Array, key: Array) -> Array:
+    """log p(y | x) [m, c]; of the mean of the probabilities where a net predicts by draws."""
+    if not net.samples:
+        return jax.nn.log_softmax(net.logits(weights, x))
+
+    def add(total: Array, one: Array) -> tuple[Array, None]:
+        drawn = jax.nn.log_softmax(net.logits(weights, x, one))
+        return jnp.logaddexp(total, drawn), None
+
+    none = jnp.full((x.shape[0], net.classes), -jnp.inf, x.dtype)
+    total, _ = jax.lax.scan(add, none, jax.random.split(key, net.samples))
+    return total - math.log(net.samples)
 
 
 def _built(make: Callable[[Array], Any]) -> Any:

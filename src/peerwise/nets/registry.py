@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from peerwise.core import Array
-from peerwise.errors import UnknownName
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.nets.bayes import bayesian
 from peerwise.nets.conv import cnn, lenet
 from peerwise.nets.dense import mlp
 from peerwise.nets.net import Net, network_of
 
-__all__ = ["NETS", "network"]
+__all__ = ["NETS", "bayesian_network", "network"]
 
 Make: TypeAlias = Callable[[Array], Any]  # key -> module
 
@@ -46,12 +47,41 @@ NETS: dict[str, Callable[[Sequence[int], int, str], Make]] = {
 }
 
 
-def network(name: str, shape: Sequence[int], classes: int, init: str = "he_uniform") -> Net:
+def network(
+    name: str,
+    shape: Sequence[int],
+    classes: int,
+    init: str = "he_uniform",
+    *,
+    bayesian_layers: int = 0,
+    samples: int = 10,
+    paper_init: bool = False,
+) -> Net:
     """The net called `name` of flat rows that hold images or features of `shape`.
+
+    With `bayesian_layers`, its last dense layers are Bayesian (see `nets.bayesian`) and it predicts
+    by so many `samples`.
 
     >>> network("lenet", (28, 28), 10).size
     61706
     """
     if name not in NETS:
         raise UnknownName("net", name, NETS)
-    return network_of(NETS[name](tuple(shape), classes, init), math.prod(shape), classes)
+    make = NETS[name](tuple(shape), classes, init)
+    return bayesian_network(make, math.prod(shape), classes, bayesian_layers, samples, paper_init)
+
+
+def bayesian_network(
+    make: Make,
+    features: int,
+    classes: int,
+    layers: int,
+    samples: int = 10,
+    paper_init: bool = False,
+) -> Net:
+    """The net of `make` with its last `layers` Bayesian; with none, the net itself."""
+    if layers and samples < 1:
+        raise BadSetting(f"samples must be 1 or more, got {samples}")
+    return network_of(
+        bayesian(make, layers, paper_init), features, classes, samples if layers else 0
+    )

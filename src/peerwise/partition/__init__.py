@@ -3,11 +3,14 @@
 A partitioner is `name(rng, x, y, sizes)` and gives, for each node, the numbers of its rows: as many
 as `sizes` says, and no row twice. Where the table has more rows than are asked for, the rows used
 are a random draw, so that what all nodes hold together is an i.i.d. sample; where it has as many,
-each is used once. (`label_drift`, `label_feature_drift` and `zipf` depart from this: see there.
-Those in `OWN_SIZES` deal as many rows in all, but not to each node.)
+each is used once. (`label_drift`, `label_feature_drift`, `sole_holder` and `zipf` depart from this:
+see there. Those in `OWN_SIZES` deal as many rows in all, but not to each node.)
+
+A shift is `name(rng, x, y, owned, cardinalities)` and changes the rows that nodes hold, each node's
+in its own way (`SHIFTS`): what they see, or how they label it.
 """
 
-from peerwise.partition.drawn import dirichlet, zipf
+from peerwise.partition.drawn import dirichlet, dirichlet_by_class, zipf
 from peerwise.partition.labels import (
     label_drift,
     label_feature_drift,
@@ -17,6 +20,14 @@ from peerwise.partition.labels import (
 )
 from peerwise.partition.registry import OWN_SIZES, PARTITIONS
 from peerwise.partition.rows import Partition
+from peerwise.partition.shifts import (
+    SHIFTS,
+    Shift,
+    concept_drift,
+    concept_shift,
+    feature_skew,
+    unshifted,
+)
 from peerwise.partition.sizes import (
     SIZES,
     equal_sizes,
@@ -30,14 +41,20 @@ from peerwise.partition.ways import clusters, feature_drift, first_component, ii
 __all__ = [
     "OWN_SIZES",
     "PARTITIONS",
+    "SHIFTS",
     "SIZES",
     "Partition",
+    "Shift",
     "allocation",
     "clusters",
+    "concept_drift",
+    "concept_shift",
     "dirichlet",
+    "dirichlet_by_class",
     "equal_sizes",
     "exponential_sizes",
     "feature_drift",
+    "feature_skew",
     "first_component",
     "gini",
     "gini_by_class",
@@ -50,5 +67,6 @@ __all__ = [
     "mixed",
     "sole_holder",
     "uniform_sizes",
+    "unshifted",
     "zipf",
 ]

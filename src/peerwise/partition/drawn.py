@@ -6,9 +6,9 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, sized, whole
 from peerwise.partition.skew import gini_by_class
 
-__all__ = ["dirichlet", "truncated_zipf", "zipf"]
+__all__ = ["dirichlet", "dirichlet_by_class", "truncated_zipf", "zipf"]
 
-DRAWS = 1000  # of a whole allocation before `zipf` gives up
+DRAWS = 1000  # of a whole allocation before `zipf` and `dirichlet_by_class` give up
 
 
 def _positive(alpha: float) -> None:
@@ -50,6 +50,66 @@ def dirichlet(
         rows[node] = np.concatenate([order[s : s + k] for s, k in zip(start, take, strict=True)])
         start, left = start + take, left - take
     return rows
+
+
+def dirichlet_by_class(
+    rng: np.random.Generator,
+    x: np.ndarray,
+    y: np.ndarray,
+    sizes: np.ndarray,
+    alpha: float = 0.5,
+    least: int = 10,
+) -> Rows:
+    """Skew in classes and sizes: the nodes' shares of each class are a draw from Dirichlet(alpha).
+
+    The split of "Practical one-shot federated learning" (Li, He, Song), which the BA-BFL paper
+    takes. Classes are dealt in turn; a node that already holds its even part of all rows gets none
+    of the next ones, and the whole is drawn again until each node has `least` rows or more.
+
+    Of `sizes` only the number of nodes and the sum count (`OWN_SIZES`).
+
+    >>> x, y = np.zeros((900, 1)), np.arange(900) % 3
+    >>> rows = dirichlet_by_class(np.random.default_rng(0), x, y, np.full(9, 100))
+    >>> sum(len(r) for r in rows), min(len(r) for r in rows) >= 10
+    (900, True)
+    """
+    _positive(alpha)
+    sizes = checked(x, y, sizes)
+    nodes, total = sizes.size, int(sizes.sum())
+    if nodes * whole("least", least, 0) > total:
+        raise BadSetting(
+            f"{nodes} nodes of {least} rows or more need {nodes * least} rows, got {total}; "
+            "take fewer nodes, more rows or a smaller `least`"
+        )
+    used = rng.permutation(len(y))[:total]
+    classes, code = np.unique(y, return_inverse=True)
+    held = np.bincount(code[used], minlength=classes.size)  # rows of each class that are dealt
+    given = _spread(rng, held, nodes, alpha, least)
+    dealt = [cut(used[code[used] == c], given[:, c]) for c in range(classes.size)]
+    return [np.concatenate(parts) for parts in zip(*dealt, strict=True)]
+
+
+def _spread(
+    rng: np.random.Generator, held: np.ndarray, nodes: int, alpha: float, least: int
+) -> np.ndarray:
+    """Rows of each class at each node [n, c], `held` [c] of each class, `least` or more a node."""
+    fewest = []
+    for _ in range(DRAWS):
+        given = np.zeros((nodes, held.size), np.int64)
+        for c in np.flatnonzero(held):
+            # Nodes below their part; as rows are left, there are some. A Dirichlet draw for all,
+            # with zeros for the full ones and scaled to 1 again, has the law of one for these.
+            below = np.flatnonzero(given.sum(1) * nodes < held.sum())
+            share = rng.dirichlet(np.full(below.size, max(alpha, 1e-100)))  # 0 is not allowed
+            upto = np.floor(np.cumsum(share)[:-1] * held[c]).astype(np.int64)
+            given[below, c] = np.diff(np.minimum(upto, held[c]), prepend=0, append=held[c])
+        fewest.append(int(given.sum(1).min()))
+        if fewest[-1] >= least:
+            return given
+    raise BadSetting(
+        f"none of {DRAWS} draws gave each of {nodes} nodes {least} rows or more: at best one had "
+        f"{max(fewest)}; take fewer nodes, more rows, a larger alpha or a smaller `least`"
+    )
 
 
 def truncated_zipf(

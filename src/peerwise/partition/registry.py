@@ -1,6 +1,6 @@
 """Ways to deal rows by name."""
 
-from peerwise.partition.drawn import dirichlet, zipf
+from peerwise.partition.drawn import dirichlet, dirichlet_by_class, zipf
 from peerwise.partition.labels import (
     label_drift,
     label_feature_drift,
@@ -24,8 +24,9 @@ PARTITIONS: dict[str, Partition] = {
     "mixed": mixed,
     "sole_holder": sole_holder,
     "dirichlet": dirichlet,
+    "dirichlet_by_class": dirichlet_by_class,
     "zipf": zipf,
 }
 
 # Partitions that take from `sizes` only how many nodes and how many rows in all.
-OWN_SIZES: set[str] = {"zipf"}
+OWN_SIZES: set[str] = {"dirichlet_by_class", "zipf"}

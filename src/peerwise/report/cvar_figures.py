@@ -16,8 +16,10 @@ __all__ = ["DRAW", "GRAPHS", "NAMES", "SETS"]
 Arrays = dict[str, np.ndarray]
 Tasks = dict[str, Arrays]
 
-# Data sets and graphs as people write them.
+# Data sets as people write them.
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "letter": "letter", "digits": "digits"}
+
+# Graphs as people write them.
 GRAPHS = {
     "line": "line of 5",
     "ring": "ring of 20",

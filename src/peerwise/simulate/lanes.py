@@ -20,6 +20,7 @@ __all__ = ["by_group", "regrouped", "side_by_side"]
 TURNS = 32  # blocks of steps into which the longest training is cut where nodes differ in length
 COARSE = 4  # times as many rows as others may a node have whose draws are made with theirs
 STEP = 8  # what a step costs beside its nodes, in nodes
+CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to find them in its cache
 
 
 def regrouped(shards: Shards, parts: list[Tree]) -> Tree:
@@ -45,16 +46,19 @@ class _Lanes(NamedTuple):
     steps: int  # in a block
 
 
-def _lanes(lengths: np.ndarray) -> _Lanes:
+def _lanes(lengths: np.ndarray, most: int | None = None) -> _Lanes:
     """Lanes for nodes of so many steps each: the longest first, each to the shortest lane.
 
     A step costs as much as it would with `STEP` nodes more, however few there are: fewer steps
     are worth some idle lanes. Nodes change places after blocks of steps, `TURNS` times at most
-    in the longest node.
+    in the longest node. `most`: no more lanes than that, where not every node may have one.
 
     >>> lanes = _lanes(np.array([6, 3, 3, 2]))
     >>> lanes.node.tolist(), lanes.steps
     ([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 3, 4], [0, 3, 4], [0, 4, 4]], 1)
+    >>> lanes = _lanes(np.array([7, 7, 7, 7]), most=3)
+    >>> lanes.node.tolist(), lanes.steps
+    ([[0, 1], [2, 3]], 7)
     """
     n, longest = len(lengths), max(int(lengths.max()), 1)
     steps = longest if (lengths == lengths[0]).all() else -(-longest // TURNS)
@@ -74,7 +78,10 @@ def _lanes(lengths: np.ndarray) -> _Lanes:
     def cost(held: list[list[int]]) -> float:
         return max(blocks[h].sum() for h in held) * (len(held) + STEP)
 
-    tries = {min(n, max(1, int(fewest * more))) for more in (1, 1.1, 1.25, 1.5)} | {n}
+    most = n if most is None else most
+    even = -(-n // -(-n // most))  # as many in every turn, where all are as long
+    tries = {max(1, int(fewest * more)) for more in (1, 1.1, 1.25, 1.5)} | {n}
+    tries = {even} | {min(lanes, n, most) for lanes in tries}
     held = min(map(dealt, sorted(tries)), key=cost)
     turns = max(int(max(blocks[h].sum() for h in held)), 1)
     node, block = np.full((turns, len(held)), n), np.zeros((turns, len(held)), np.int64)
@@ -107,6 +114,20 @@ def _coarse(shards: Shards) -> list[tuple[int, int, Shard]]:
     return cuts
 
 
+def _most(carry: Tree) -> int:
+    """How many nodes may work side by side: on a CPU those whose weights stay in its cache.
+
+    A step of all nodes reads and writes the weights of all. Steps of a few nodes, one after the
+    other until they are done, find them where the step before has left them. Two at least: one
+    at a time took several times as long where nodes differ in length.
+    """
+    leaves = jax.tree.leaves(carry)
+    n = leaves[0].shape[0]
+    if jax.default_backend() != "cpu":
+        return n
+    return min(n, max(2, CACHE * n // sum(a.size * a.dtype.itemsize for a in leaves)))
+
+
 def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
     """Work in batches of all nodes, several at a time in lanes; a lane takes node after node."""
     shard = [g.shard for g in shards.groups]
@@ -115,12 +136,16 @@ def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
     ends = [0, *np.cumsum(many).tolist()]  # of groups, in nodes
     span = f.passes if f.after is None else 1  # passes that need nobody between them
     length = span * np.repeat([f.batches(m) for m in sizes], many)  # steps of each node
-    lanes = _lanes(length)
     size = np.repeat(sizes, many)
     start = np.cumsum(size) - size  # of each node in the table of all rows
     table = _joined([jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), s) for s in shard])
     total = table.weight.shape[0]
     coarse = [(ends[a], ends[b], seen) for a, b, seen in _coarse(shards)]
+    given = _cut(_joined(by_group(shards, args)), [0, *(upto for _, upto, _ in coarse)])
+    carry = _joined(
+        [jax.vmap(f.begin)(*a, seen) for a, (_, _, seen) in zip(given, coarse, strict=True)]
+    )
+    lanes = _lanes(length, _most(carry))
 
     def drawn(first: int, upto: int, seen: Shard, carry: Tree, e: Any) -> Array:
         """Rows of the table for the steps of some nodes, [nodes x blocks, steps, batch]."""
@@ -176,10 +201,6 @@ def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
         now = _cut(carry, ends)
         return _joined([after(c, s) for c, s in zip(now, shard, strict=True)])
 
-    given = _cut(_joined(by_group(shards, args)), [0, *(upto for _, upto, _ in coarse)])
-    carry = _joined(
-        [jax.vmap(f.begin)(*a, seen) for a, (_, _, seen) in zip(given, coarse, strict=True)]
-    )
     if f.after is None:
         carry = one_pass(0, carry)
     else:

@@ -6,7 +6,7 @@ changes nothing. Batches beyond a node's own rows cost time but no step.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,9 @@ from peerwise.nets.net import Net
 from peerwise.update.losses import Loss
 from peerwise.update.risk import Risk
 
-__all__ = ["OPTIMISERS", "Trained", "Trainer", "gradient", "trainer"]
+__all__ = ["OPTIMISERS", "Penalty", "Trained", "Trainer", "gradient", "trainer"]
+
+Penalty: TypeAlias = Callable[[Tree, Tree | None], Array]  # weights, anchor -> what is added
 
 ROWS, MOST = 64, 256  # at a time, where a gradient over all rows, or over so many, is needed
 
@@ -49,6 +51,7 @@ class Trained(NamedTuple):
     steps: Array  # how many changed anything
     epochs: Array  # how many this node does
     stopping: Tree  # None, or the best weights, their loss, and epochs since
+    prior: Tree  # None, or rows of the node, and the weights from which a penalty is measured
     kept: Tree  # whatever the caller wants to find again
 
     @property
@@ -158,6 +161,8 @@ def trainer(
     patience: int = 1,
     risk: Risk | None = None,
     lr_t: float | None = None,
+    penalty: Penalty | None = None,
+    anchored: bool = False,
 ) -> Trainer:
     """Training for `epochs` passes over the rows, or for `steps` batches drawn with replacement.
 
@@ -169,6 +174,10 @@ def trainer(
 
     With a `risk` (see `update.risk`), what is trained is {"net": weights, "t": threshold}, and the
     threshold has a learning rate of its own (`lr_t`, by default the same).
+
+    A `penalty` of the weights, such as the divergence of a posterior from its prior, counts once
+    for all rows of the node. `anchored`: it is measured from the weights with which a round's
+    training begins, what was combined, and not from nowhere.
     """
     low, high = _checked(
         epochs, steps, batch, lr, momentum, weight_decay, optimiser, validation, patience
@@ -176,14 +185,21 @@ def trainer(
     parts = [optax.add_decayed_weights(weight_decay)] if weight_decay else []
     step_by = optax.chain(*parts, OPTIMISERS[optimiser](lr, momentum))
     mean_loss = _mean_loss(net, loss)
+    if risk is not None and penalty is not None:
+        raise BadSetting("a risk and a penalty do not go together")
     if risk is not None:
         step_by = _with_threshold(step_by, lr if lr_t is None else lr_t)
 
-    def goal(weights: Tree, rows: Shard, key: Array | None) -> tuple[Array, Array]:
+    def goal(
+        weights: Tree, rows: Shard, key: Array | None, prior: Tree = None
+    ) -> tuple[Array, Array]:
         """What is made small, and the mean loss."""
         if risk is None:
             seen = mean_loss(weights, rows, key)
-            return seen, seen
+            if penalty is None or prior is None:
+                return seen, seen
+            many, anchor = prior
+            return seen + penalty(weights, anchor) / many.astype(seen.dtype), seen
         seen = mean_loss(weights["net"], rows, key)
         return risk(weights["t"], seen), seen
 
@@ -207,14 +223,19 @@ def trainer(
         begun = jnp.zeros((), jnp.int32)
         raw = jax.random.key_data(key)
         stopping = none if validation else None
-        return Trained(weights, state, raw, zero, zero, begun, own, stopping, kept)
+        prior = None
+        if penalty is not None:
+            rows = jnp.maximum(trained_on(shard).sum(), 1)
+            prior = rows, weights if anchored else None
+        return Trained(weights, state, raw, zero, zero, begun, own, stopping, prior, kept)
 
     def step(now: Trained, rows: Shard) -> Trained:
         """One batch; a batch of nothing changes nothing."""
         key = None
         if net.noisy:
             key = jax.random.fold_in(jax.random.wrap_key_data(now.key), -1 - now.steps)
-        (_, found), slope = jax.value_and_grad(goal, has_aux=True)(now.weights, rows, key)
+        slope_of = jax.value_and_grad(goal, has_aux=True)
+        (_, found), slope = slope_of(now.weights, rows, key, now.prior)
         move, new = step_by.update(slope, now.optimiser, now.weights)
         count = rows.weight.astype(jnp.float32).sum()
         go = count > 0

@@ -1,0 +1,116 @@
+"""Bayesian networks merged by barycenters: the paper's on a server, ours on graphs."""
+
+import jax
+import numpy as np
+import pytest
+
+from peerwise import topology
+from peerwise.channel import erasure
+from peerwise.combine.barycenter import BARYCENTERS
+from peerwise.core import Gaussian
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.methods import ba_bfl, decavg, fedavg
+from peerwise.nets import bayesian_network, divergence, mlp
+from peerwise.shards import pack
+from peerwise.simulate import simulate
+from peerwise.walk import walk
+
+N = 5
+MAKE = mlp(4, 3, (6,))
+PLAIN, NET = (bayesian_network(MAKE, 4, 3, layers=n) for n in (0, 2))
+SMALL = {"batch": 4, "lr": 0.05, "momentum": 0.5}
+
+
+def shards(sizes=(8, 7, 8, 7, 8)):
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=sum(sizes))
+    x = (rng.normal(size=(len(y), 4)) + y[:, None]).astype(np.float32)
+    return pack(x, y, np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
+
+
+ROWS = shards()
+
+
+def close(a, b, **options):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **options), a, b)
+
+
+@pytest.mark.parametrize("rule", ["rkl", "gaa"])
+def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(rule):
+    """To the bit: a penalty of no layers is 0, and other weights are averaged as they are."""
+    for method, graph in ((fedavg, topology.server(N)), (decavg, topology.ring(N))):
+        plain = method(PLAIN, **SMALL, **({} if method is fedavg else {"start": "common"}))
+        ours = ba_bfl(PLAIN, rule=rule, **SMALL)
+        runs = [simulate(m, ROWS, graph, 3, seed=1).state.value for m in (plain, ours)]
+        close(*runs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rule", BARYCENTERS)
+def test_runtimes_agree_over_lossy_links(rule):
+    method, graph = ba_bfl(NET, rule=rule, **SMALL), topology.ring(N)
+    # the mixture's variance is a small difference of large numbers: float32 would keep few digits
+    options = {
+        "seed": 2,
+        "channel": erasure(0.7),
+        "precision": "float64" if rule == "kl" else "float32",
+    }
+    runs = [run(method, ROWS, graph, 4, **options) for run in (simulate, walk)]
+    close(*(r.state.value for r in runs), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("rule", ["rkl", "gaa_normalised"])
+def test_runtimes_agree_on_a_server(rule):
+    method, graph = ba_bfl(NET, rule=rule, **SMALL), topology.server(N)
+    runs = [run(method, ROWS, graph, 3, seed=2) for run in (simulate, walk)]
+    close(*(r.state.value for r in runs), rtol=2e-5, atol=2e-5)
+
+
+def gaussians(value):
+    parts = jax.tree.leaves(value, is_leaf=lambda p: isinstance(p, Gaussian))
+    return [p for p in parts if isinstance(p, Gaussian)]
+
+
+def test_variances_are_learnt_and_stay_possible():
+    begun, done = (simulate(ba_bfl(NET, **SMALL), ROWS, topology.ring(N), r) for r in (0, 20))
+    for first, last in zip(*map(gaussians, (begun.state.value, done.state.value)), strict=True):
+        assert np.isfinite(last.log_variance).all()
+        assert abs(last.log_variance - first.log_variance).max() > 0.05
+
+
+def test_with_what_was_merged_as_its_prior_a_node_stays_nearer_to_it():
+    """From the same weights on the same rows, the divergence from them is smaller."""
+    one = pack(np.zeros((8, 4), np.float32), np.zeros(8, int), [np.arange(8)])
+    apart = {}
+    for prior in ("standard", "neighbours"):
+        method = ba_bfl(NET, prior=prior, epochs=30, batch=8, lr=0.05, momentum=0.0)
+        begun, done = (simulate(method, one, topology.alone(1), r, seed=4) for r in (0, 1))
+        first, last = (jax.tree.map(lambda a: a[0], run.state.value) for run in (begun, done))
+        apart[prior] = float(divergence(last, first))
+    assert apart["neighbours"] < 0.5 * apart["standard"]
+
+
+def test_a_personal_model_keeps_its_share():
+    """own_share s: in the chart, s of one's own and 1 - s of the neighbours' by data size."""
+    method = ba_bfl(NET, rule="aalv", own_share=0.75, **SMALL)
+    graph = topology.chain(2)
+    rows = shards((8, 8))
+    before = simulate(method, rows, graph, 0, seed=5).state.value
+
+    def look(method, state):
+        return {"value": state.value}
+
+    done = simulate(method, rows, graph, 1, seed=5, probe=look, stages=("combine",))
+    seen = done.history["combine"]["value"]
+    mixed = jax.tree.map(lambda a: 0.75 * a[0] + 0.25 * a[1], before)
+    close(jax.tree.map(lambda a: a[0, 0], seen), mixed, rtol=1e-5, atol=1e-6)
+
+
+def test_bad_settings_are_told():
+    with pytest.raises(UnknownName, match="rkl"):
+        ba_bfl(NET, rule="rkll", **SMALL)
+    with pytest.raises(UnknownName, match="neighbours"):
+        ba_bfl(NET, prior="neighbour", **SMALL)
+    with pytest.raises(BadSetting, match="own_share"):
+        ba_bfl(NET, own_share=1.0, **SMALL)
+    with pytest.raises(UnknownName, match="start"):
+        ba_bfl(NET, start="mine", **SMALL)
