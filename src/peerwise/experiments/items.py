@@ -91,6 +91,7 @@ class Figure(NamedTuple):
     # data sets, quick, trials -> tasks by name
     tasks: Callable[[list[str], bool, int | None], dict[str, Task]]
     records: Callable[[dict[str, dict[str, Any]]], list[Record]]  # arrays by name of the task
+    needs_data: bool = True
 
 
 class TaskPaper(NamedTuple):

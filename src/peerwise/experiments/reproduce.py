@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import compare, crc, cvar_cta, decdiff, gossip_nb, pool
+from peerwise.experiments import ba_bfl, compare, crc, cvar_cta, decdiff, gossip_nb, pool
 from peerwise.experiments.items import Dataset, Item, Paper, TaskPaper, records, settings
 from peerwise.experiments.results import Claim, Record, history_of, write_folder
 from peerwise.experiments.setting import Setting
@@ -18,7 +18,14 @@ __all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce", "tasks
 # Everything that can be reproduced, by the first half of its name.
 PAPERS: dict[str, Paper | TaskPaper] = {
     paper.name: paper
-    for paper in (crc.PAPER, compare.PAPER, gossip_nb.PAPER, decdiff.PAPER, cvar_cta.PAPER)
+    for paper in (
+        crc.PAPER,
+        compare.PAPER,
+        gossip_nb.PAPER,
+        decdiff.PAPER,
+        cvar_cta.PAPER,
+        ba_bfl.PAPER,
+    )
 }
 QUICK_NODES = 80  # larger networks are left out of a quick run
 
@@ -155,7 +162,7 @@ def _from_tasks(
     only_kept: bool,
 ) -> Reproduction:
     sets = paper.datasets(chosen)
-    if not sets:
+    if not sets and any(paper.items[item].needs_data for item in items):
         raise BadData(
             "none of the paper's data sets is at hand; give the folder that has them and their "
             "MANIFEST.json with --data or PEERWISE_DATA"

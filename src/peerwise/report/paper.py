@@ -9,13 +9,18 @@ from rich.console import Console
 from peerwise.experiments.items import Paper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
-from peerwise.report import cvar, decdiff, figures, gossip, tables
+from peerwise.report import ba_bfl, cvar, decdiff, figures, gossip, tables
 from peerwise.report.task_items import paper_of
 
 __all__ = ["OF_TASKS", "show"]
 
 # Papers whose items are tasks lay out and draw them themselves.
-OF_TASKS: dict[str, ModuleType] = {"gossip-nb": gossip, "decdiff": decdiff, "cvar-cta": cvar}
+OF_TASKS: dict[str, ModuleType] = {
+    "gossip-nb": gossip,
+    "decdiff": decdiff,
+    "cvar-cta": cvar,
+    "ba-bfl": ba_bfl,
+}
 
 _DESCRIBED = {name: name for name in ("rows", "features", "discrete", "continuous", "classes")}
 

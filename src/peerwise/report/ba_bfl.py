@@ -1,0 +1,134 @@
+"""Tables of the BA-BFL experiments; drawing is in `ba_bfl_figures`.
+
+The numbers of the paper's table 1 are not in the text at hand: its claims are what is compared.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from scipy.special import stdtrit
+
+from peerwise.experiments.ba_bfl import PAPER
+from peerwise.experiments.results import Record
+from peerwise.report.ba_bfl_figures import DRAW, GRAPHS, MEASURES, NAMES, SETS, allocation
+from peerwise.report.figures import save
+from peerwise.report.task_items import Grid, arrays_of, heading
+
+__all__ = ["markdown", "show"]
+
+LEGEND = "± is the 95 % interval over replicas, none where one was run"
+
+
+def _value(record: Record | None) -> str:
+    if record is None or record.value is None:
+        return ""
+    digits = ".3g" if record.metric in ("seconds_a_round", "rows") else ".3f"
+    text = f"{record.value:{digits}}"
+    if record.std is None or record.reps < 2:
+        return text
+    half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)
+    return f"{text} ±{half:{digits}}"
+
+
+def _toy(records: Sequence[Record]) -> list[Grid]:
+    found = {(r.setting["rule"], r.metric): r for r in records}
+    head = ["rule", "mean\nours", "mean\npaper", "variance\nours", "variance\npaper"]
+    rows = []
+    for rule in dict.fromkeys(rule for rule, _ in found):
+        row = [NAMES[rule]]
+        for metric in ("mean", "variance"):
+            record = found[rule, metric]
+            printed = "" if record.paper_value is None else f"{record.paper_value:g}"
+            row += [f"{record.value:.6g}", printed]
+        rows.append(row)
+    return [Grid("", head, rows)]
+
+
+def _splits(records: Sequence[Record]) -> list[Grid]:
+    found = {(r.dataset, r.setting["of"]): r for r in records}
+    rows = [
+        [SETS[name], *(_value(found[name, of]) for of in ("least", "most"))]
+        for name in dict.fromkeys(r.dataset for r in records)
+    ]
+    return [Grid("", ["set", "fewest rows\nof a node", "most"], rows)]
+
+
+def _runs(records: Sequence[Record]) -> list[Grid]:
+    """A table for each data set: a row for each number of layers and rule."""
+    measures = list(dict.fromkeys(r.metric for r in records))
+    grids = []
+    for name in dict.fromkeys(r.dataset for r in records):
+        cells: dict[tuple[int, str], dict[str, Record]] = {}
+        for r in records:
+            if r.dataset == name:
+                place = r.setting["layers"], r.setting["rule"]
+                cells.setdefault(place, {})[r.metric] = r
+        head = [f"{SETS[name]}: Bayesian layers, rule", *(MEASURES[m] for m in measures)]
+        rows = [
+            [f"{n} {_named(rule)}", *(_value(found.get(m)) for m in measures)]
+            for (n, rule), found in sorted(cells.items())
+        ]
+        grids.append(Grid("", head, rows))
+    return grids
+
+
+def _named(rule: str) -> str:
+    return NAMES.get(rule) or f"{NAMES[rule.split()[0]]}, the paper's start"
+
+
+def _graphs(records: Sequence[Record]) -> list[Grid]:
+    measures = list(dict.fromkeys(r.metric for r in records))
+    cells: dict[tuple[str, float, str], dict[str, Record]] = {}
+    for r in records:
+        place = r.setting["graph"], r.setting["q"], r.setting["variant"]
+        cells.setdefault(place, {})[r.metric] = r
+    head = ["graph, q, method", *(MEASURES[m] for m in measures)]
+    rows = [
+        [f"{GRAPHS[g]}, {q:g}, {NAMES[v]}", *(_value(found.get(m)) for m in measures)]
+        for (g, q, v), found in cells.items()
+    ]
+    return [Grid("", head, rows)]
+
+
+def _grids(item: str, records: Sequence[Record]) -> list[Grid]:
+    if not records:
+        return []
+    known = {"figure-1": _toy, "figure-2": _splits, "graph": _graphs}
+    return known.get(item, _runs)(records)
+
+
+def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
+    """Print each item as tables, with a note of what was not run, and draw its figure."""
+    drawn = []
+    held = arrays_of(folder, PAPER)
+    for item, tasks in held.arrays.items():
+        mine = [r for r in records if r.item == item]
+        title = f"\n[bold]{heading(PAPER, item)}[/]: {PAPER.items[item].about}"
+        console.print(title, highlight=False)
+        for grid in _grids(item, mine):
+            console.print(grid.table())
+        if item not in ("figure-1", "figure-2"):
+            console.print(LEGEND, style="dim", highlight=False)
+        missing = len(held.missing[item])
+        if missing:
+            console.print(
+                f"{missing} of {missing + len(tasks)} runs are missing: the same command goes on "
+                "where it stopped",
+                style="dim",
+                highlight=False,
+            )
+        if item == "figure-2" and tasks:
+            drawn.append(save(allocation(tasks), folder / f"{item}.png"))
+        elif item in DRAW and mine:
+            drawn.append(save(DRAW[item](mine), folder / f"{item}.png"))
+    return drawn
+
+
+def markdown(item: str, records: Sequence[Record]) -> list[str]:
+    """An item as lines of Markdown."""
+    lines = [f"## {heading(PAPER, item)}", "", f"{PAPER.items[item].about}.", ""]
+    if item not in ("figure-1", "figure-2"):
+        lines += [f"{LEGEND}.", ""]
+    return lines + [line for grid in _grids(item, records) for line in grid.lines()]
