@@ -1,0 +1,58 @@
+"""Tables and figures of the BA-BFL experiments."""
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from peerwise import data
+from peerwise.experiments import ba_bfl, tasks
+from peerwise.experiments.reproduce import reproduce
+from peerwise.report import paper
+from peerwise.report.ba_bfl import markdown
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A run folder whose cells are made up, but for one that is missing."""
+    here = [{"name": name} for name in ba_bfl.SETS]
+    monkeypatch.setattr(data, "available", lambda: here)
+    rng = np.random.default_rng(0)
+
+    def run(self, checkpoint=None):
+        if self.function.endswith("allocation"):
+            return {"counts": rng.integers(0, 100, (10, 10))}
+        merged = rng.uniform(0.1, 0.9, (3, 2, 1))
+        made = dict.fromkeys(("accuracy", "ece", "ece_fine", "nll", "brier", "entropy"), merged)
+        nodes = rng.uniform(0.1, 0.9, (3, 2, 10))
+        if self.arguments["data"] == "fashion_mnist":
+            made["ood"] = np.full(3, 0.9)
+        return {
+            **made, "rounds": np.array([1, 20]), "own_accuracy": nodes,
+            "local_accuracy": nodes[:, 1:], "sizes": np.full((3, 10), 50),
+            "seconds_a_round": np.array(0.3),
+        }  # fmt: skip
+
+    monkeypatch.setattr(tasks.Task, "run", run)
+    items = list(ba_bfl.ITEMS)
+    reproduce(ba_bfl.PAPER, items, tmp_path, workers=1)
+    lost = ba_bfl.ITEMS["table-1"].tasks(list(ba_bfl.SETS), False, None)["cifar10 2 gaa"]
+    (tmp_path / "cells" / f"{lost.key}.npz").unlink()
+    return tmp_path
+
+
+def test_everything_is_shown_and_drawn(folder):
+    console = Console(record=True, width=120)
+    drawn = paper.show(folder, console)
+    told = console.export_text()
+    assert {p.name for p in drawn} == {
+        *(f"figure-{i}.png" for i in range(1, 6)), "table-1.png", "graph.png",
+    }  # fmt: skip
+    for words in ("RKLB", "SVHN (a subset)", "1 of 48 runs are missing", "the paper's start",
+                  "random, .3, 0.3, WB", "AUROC"):  # fmt: skip
+        assert words in told, words
+
+
+def test_items_are_pages_too(folder):
+    made = ba_bfl.ITEMS["figure-1"].records({})
+    lines = markdown("figure-1", made)
+    assert "| RKLB | 1.6 | 1.6 | 0.4 | 0.4 |" in lines
