@@ -66,7 +66,8 @@ def _errors(
         xs, ys, ws = rows
         log_prob = jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
         wrong, soft, surprise = (row * ws[None] for row in judged(log_prob, ys[None]))
-        by_class = wrong @ jax.nn.one_hot(ys, classes, dtype=wrong.dtype)  # [n, classes]
+        which = jax.nn.one_hot(ys, classes, dtype=wrong.dtype)
+        by_class = jnp.matmul(wrong, which, precision="highest")  # [n, classes]
         return wrong.sum(1), soft.sum(1), surprise.sum(1), by_class
 
     wrong, soft, surprise, by_class = (s.sum(0) for s in jax.lax.map(block, (x, y, weight)))
@@ -76,7 +77,8 @@ def _errors(
         f"{name}_log_loss": surprise,
     }
     if classes:
-        share = weight.reshape(-1) @ jax.nn.one_hot(y.reshape(-1), classes, dtype=weight.dtype)
+        which = jax.nn.one_hot(y.reshape(-1), classes, dtype=weight.dtype)
+        share = jnp.matmul(weight.reshape(-1), which, precision="highest")
         found[f"{name}_class_error"] = by_class / jnp.where(share > 0, share, jnp.nan)[None]
     return found
 
