@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.experiments.results import Record, read_folder, write_folder
+from peerwise.experiments.results import Claim, Record, read_folder, write_folder
 from peerwise.experiments.sweep import read_config, sweep
 
 CONFIG = {
@@ -102,3 +102,12 @@ def test_configurations_that_cannot_be_read(tmp_path):
     (tmp_path / "bad.toml").write_text("data = ")
     with pytest.raises(BadFile, match="not TOML"):
         read_config(tmp_path / "bad.toml")
+
+
+def test_claims_and_curves_of_an_earlier_run_do_not_stay(tmp_path):
+    claim = Claim(name="a", claim="b", rule="c", ours="d", paper="e", held=True)
+    told = {"claims": [claim], "history": pd.DataFrame({"round": [1]})}
+    write_folder(tmp_path, config={}, records=[RECORD], **told)
+    assert read_folder(tmp_path)[1] == [claim]
+    write_folder(tmp_path, config={}, records=[RECORD])
+    assert read_folder(tmp_path) == ([RECORD], [], None)

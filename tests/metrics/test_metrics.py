@@ -125,6 +125,54 @@ def test_probes_of_equal_names_are_equal_programs():
     assert jax.tree.structure(a) != jax.tree.structure(c)
 
 
+# --- errors by class
+
+
+def fixed(says):
+    """A method whose node v says class says[v][i] of row i."""
+
+    def predict(key, value, x):
+        return jnp.log(jax.nn.one_hot(value[x[:, 0].astype(jnp.int32)], 3) + 1e-6)
+
+    return METHOD._replace(predict=predict), np.asarray(says)
+
+
+def test_class_errors_by_hand():
+    """Rows of classes 0 0 0 0 1 1; a third class has none."""
+    x, y = np.arange(6.0)[:, None], np.array([0, 0, 0, 0, 1, 1])
+    method, value = fixed([[0, 0, 0, 0, 1, 1], [0, 2, 0, 0, 2, 0], [1, 1, 1, 1, 1, 0]])
+    got = seen(metrics.errors("t", x, y, classes=3), value, method)["t_class_error"]
+    expected = [[0, 0, np.nan], [1 / 4, 1, np.nan], [1, 1 / 2, np.nan]]
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    weight = np.array([1, 3, 0, 0, 5, 0])
+    got = seen(metrics.errors("t", x, y, weight, classes=3), value, method)["t_class_error"]
+    np.testing.assert_allclose(got[1:], [[3 / 4, 1, np.nan], [1, 0, np.nan]], atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [8, 1024])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_weighted_mean_of_class_errors_is_the_error(block, weighted):
+    x, y = rows(4, 29)
+    weight = np.random.default_rng(1).uniform(0, 3, len(y)) if weighted else np.ones(len(y))
+    got = seen(metrics.errors("t", x, y, weight, block=block, classes=3))
+    share = np.bincount(y, weight, 3) / weight.sum()
+    assert got["t_class_error"].shape == (NODES, 3)
+    np.testing.assert_allclose(got["t_class_error"] @ share, got["t_error"], atol=1e-5)
+    plain = seen(metrics.errors("t", x, y, weight, block=block))
+    assert set(got) - set(plain) == {"t_class_error"}
+    for name in plain:
+        np.testing.assert_array_equal(got[name], plain[name])
+
+
+def test_a_model_that_has_broken_down_is_wrong_about_every_class():
+    x, y = rows()
+    value = VALUES.copy()
+    value[1] = np.nan
+    got = seen(metrics.errors("t", x, y, classes=3), value)["t_class_error"]
+    np.testing.assert_allclose(got[1], 1, atol=1e-5)
+    assert (got[0] < 1).all()
+
+
 # --- consensus, guards, several probes
 
 

@@ -154,14 +154,15 @@ def _tasks_rare(sets: list[str], quick: bool, replicas: int | None) -> dict[str,
         return {}
     made = {}
     runs = replicas or (2 if quick else 3)
-    told: dict[str, Any] = {"rounds": 60 if quick else 300, "quiet": 0.05}
+    told: dict[str, Any] = {"rounds": 200 if quick else 300, "quiet": 0.05}
     few = {"rows": 5000, "test_rows": 1000} if quick else {}
     net: dict[str, Any] = {**told, "every": told["rounds"] // 10, "way": "sole_holder"}
+    net |= {"steps": 5} if quick else {}
     for graph in ("ring", "erdos_renyi"):
         panel = Panel("mnist", graph, 20, (1.0,))
         for variant in (*RARE, "decdiff+vt"):
             # most rows are dealt evenly, so that longer steps do no harm
-            lr = RARE_STEP / (ALPHA if variant == "cta/a" else 1)
+            lr = RARE_STEP * (4 if quick else 1) / (ALPHA if variant == "cta/a" else 1)
             made[f"{graph}|{variant}"] = _learn(panel, 1.0, variant, quick, runs, **net, lr=lr)
         for weigh in ("equal", "worst"):
             made[f"{graph}|crc {weigh}"] = _work(
@@ -173,8 +174,7 @@ def _tasks_rare(sets: list[str], quick: bool, replicas: int | None) -> dict[str,
 
 def _tasks_loss(sets: list[str], quick: bool, replicas: int | None) -> dict[str, Task]:
     """CRC and DecDiff over links that lose more and more."""
-    here = {entry["name"] for entry in data.available()}
-    crc_data = "letter" if "letter" in here else "digits"
+    crc_data = "digits" if quick else "letter"
     made = {}
     for graph in ("tree", "erdos_renyi"):
         for loss in (0.0, 0.3, 0.6, 0.9) if quick else LOSSES:

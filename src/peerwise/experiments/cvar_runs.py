@@ -104,6 +104,8 @@ def learn(
         raise UnknownName("method", method, METHODS)
     if graph not in GRAPHS:
         raise UnknownName("graph", graph, GRAPHS)
+    if way not in partition.PARTITIONS:
+        raise UnknownName("partition", way, partition.PARTITIONS)
     task = images(data, rows, test_rows, scale="unit")
     made = network(net, task.shape, task.classes)
     run_by = METHODS[method](made, steps=steps, batch=batch, lr=lr, momentum=0.0, **options)

@@ -94,6 +94,8 @@ def write_folder(
 ) -> None:
     """Write everything of a finished run; results.json comes last and says that it is whole."""
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in ("claims.json", "history.parquet"):  # of what was run here before
+        (folder / stale).unlink(missing_ok=True)
     write_whole(folder / "config.toml", tomli_w.dumps(config).encode())
     write_whole(folder / "environment.json", _json(_environment()))
     said = [c.model_dump(mode="json") for c in claims]

@@ -54,6 +54,10 @@ def private_crc(
         raise BadSetting("a round of private_crc is one release: iterations must be 1")
     if options.get("weigh") == "data_size":
         raise BadSetting("how many rows a node has is not told here: weigh by something else")
+    if options.get("weigh") == "worst":
+        raise BadSetting(
+            "a node's loss is not told here, it is of its rows: weigh by something else"
+        )
     multiplier = noise_multiplier(epsilon, delta, rounds)
     return _private(model, multiplier * float(clip), float(clip), tuple(sorted(options.items())))
 

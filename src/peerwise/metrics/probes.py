@@ -77,8 +77,9 @@ def _errors(
         f"{name}_log_loss": surprise,
     }
     if classes:
-        which = jax.nn.one_hot(y.reshape(-1), classes, dtype=weight.dtype)
-        share = jnp.matmul(weight.reshape(-1), which, precision="highest")
+        which = jax.nn.one_hot(y.reshape(-1), classes, dtype=by_class.dtype)
+        every = weight.reshape(-1).astype(by_class.dtype)
+        share = jnp.matmul(every, which, precision="highest")
         found[f"{name}_class_error"] = by_class / jnp.where(share > 0, share, jnp.nan)[None]
     return found
 

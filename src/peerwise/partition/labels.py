@@ -75,6 +75,8 @@ def sole_holder(
     if not 0 < share <= 1:
         raise BadSetting(f"share must be above 0 and at most 1, got {share!r}")
     sizes, y = checked(x, y, sizes), np.asarray(y)
+    if not sizes[0]:
+        raise BadSetting("node 0 is to hold a class and has no rows; give it 1 or more")
     rare = max(1, int(np.floor(share * sizes[0])))
     held, others = (rng.permutation(np.flatnonzero(found)) for found in (y == label, y != label))
     if rare > held.size or sizes.sum() - rare > others.size:

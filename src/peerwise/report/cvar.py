@@ -33,7 +33,7 @@ LEGEND = {
         "distance of the models from their mean / its norm; steps η = .001 unless said",
     ),
     "rare": "accuracy of the 19 other nodes on the digit 0, and on all digits",
-    "loss": "letter: error of CRC above RC; MNIST: accuracy of DecDiff+VT",
+    "loss": "CRC: error above that of RC on letter (quick: digits); DecDiff+VT: accuracy on MNIST",
 }
 
 
@@ -42,7 +42,7 @@ def _value(record: Record | None, interval: bool = False) -> str:
         return ""
     if record.metric == "consensus":
         return f"{record.value:.2g}"
-    text = f"{max(record.value, 0):.3f}"  # 1 - 1 of many rows may be just below 0
+    text = f"{round(record.value, 3) + 0.0:.3f}"  # 1 - 1 of many rows may be just below 0
     if not interval or record.std is None or record.reps < 2:
         return text
     half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)

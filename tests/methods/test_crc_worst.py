@@ -1,0 +1,170 @@
+"""CRC that combines only the statistics of the largest soft errors, as CVaR-CVaR selects."""
+
+import jax
+import numpy as np
+import pytest
+
+from helpers import assert_equal_runs
+from peerwise import combine
+from peerwise import topology as topologies
+from peerwise.channel import erasure
+from peerwise.core import Shard, State
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.experiments.job import make_method, run
+from peerwise.experiments.setting import Setting
+from peerwise.methods import crc, private_crc
+from peerwise.models import naive_bayes
+from peerwise.shards import pack
+from peerwise.simulate import simulate
+from peerwise.update import soft_error
+from peerwise.walk import walk
+
+NODES, EACH, CLASSES = 6, 10, 3
+MODEL = naive_bayes((0, 3), CLASSES)
+
+
+def rows(seed=0):
+    """Sorted by class: nodes of one class each."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(NODES * EACH) * CLASSES // (NODES * EACH)
+    return np.column_stack([rng.normal(y - 1.0), (y + rng.integers(2, size=y.size)) % 3]), y
+
+
+X, Y = rows()
+PARTS = np.split(np.arange(len(Y)), NODES)
+SHARDS = pack(X, Y, PARTS)
+RING = topologies.ring(NODES)
+EQUAL = crc(MODEL, m0=100.0, include_self=True)
+SETTING = Setting(data="wine", nodes=4, rows=20, rounds=4, repetitions=2, test_rows=50)
+
+
+def worst(**options):
+    return crc(MODEL, m0=100.0, weigh="worst", **options)
+
+
+def look(method, state):
+    return {"value": state.value, "memory": state.memory}
+
+
+def ran(method, q=1.0):
+    """What nodes had in the first rounds [t, n, ...], after they combined and after they adapted.
+
+    In double precision; all runs are alike, so that those of one method are one program.
+    """
+    told = {"precision": "float64", "probe": look, "stages": ("combine", "adapt")}
+    by_sender = erasure(np.full(NODES, q), by="sender")
+    run = simulate(method, SHARDS, RING, 6, at=range(1, 7), channel=by_sender, **told)
+    return jax.tree.map(np.asarray, run.history)
+
+
+def soft_errors(values):
+    """Of every node's statistics [n, c, q] on its own rows."""
+    with jax.enable_x64(True):
+        shards = Shard(X.reshape(NODES, EACH, -1), Y.reshape(NODES, EACH), np.ones((NODES, EACH)))
+        return np.asarray(jax.vmap(lambda v, shard: soft_error(MODEL, v, shard))(values, shards))
+
+
+@pytest.mark.parametrize("q", [1.0, 0.4])
+def test_with_alpha_one_it_is_the_mean_with_oneself(q):
+    ours, theirs = (ran(m, q)["adapt"] for m in (worst(alpha=1.0), EQUAL))
+    np.testing.assert_array_equal(ours["value"], theirs["value"])
+
+
+def test_the_rule_is_that_of_combine():
+    assert worst().combine.weigh is combine.worst(0.3)
+    assert worst(alpha=0.1).combine.weigh is combine.worst(0.1)
+
+
+def test_a_node_tells_the_soft_error_of_its_own_model_on_its_own_rows():
+    method = worst(alpha=0.5)
+    learnt = ran(method)["adapt"]
+    for value, loss in zip(learnt["value"], learnt["memory"]["loss"], strict=True):
+        np.testing.assert_allclose(loss, soft_errors(value), rtol=1e-12)
+    state = State(*(jax.tree.map(lambda a: a[-1, 2], learnt[part]) for part in State._fields))
+    said = method.message(jax.random.key(0), state)
+    np.testing.assert_array_equal(said.value, learnt["value"][-1, 2])
+    assert said.note == {"size": EACH, "loss": learnt["memory"]["loss"][-1, 2]}
+
+
+def test_the_largest_soft_errors_are_combined():
+    """Of oneself and two neighbours, ceil(.5 x 3) = 2 count, each the same."""
+    found = ran(worst(alpha=0.5))
+    before, heard = found["adapt"]["value"][:-1], found["combine"]["value"][1:]
+    chosen = set()
+    for said, got in zip(before, heard, strict=True):
+        soft = soft_errors(said)
+        for v in range(NODES):
+            near = sorted([v - 1, v, (v + 1) % NODES], key=lambda u, soft=soft: -soft[u])[:2]
+            np.testing.assert_allclose(got[v], said[near].mean(0), rtol=1e-12, atol=1e-12)
+            chosen.add(v in near)
+    assert chosen == {True, False}  # a node's own model may be left out
+
+
+def test_only_this_rule_sends_more():
+    graph = topologies.metropolis(RING)
+    numbers = CLASSES * (1 + 2 + 3) + 1  # of a class: rows, x, x^2, categories; and the size
+    for weigh in ("equal", "data_size", "metropolis"):
+        plain = crc(MODEL, m0=100.0, weigh=weigh)
+        assert walk(plain, SHARDS, graph, 0).message_bytes == 4 * numbers
+    assert walk(worst(), SHARDS, graph, 0).message_bytes == 4 * (numbers + 1)
+    assert set(ran(EQUAL)["adapt"]["memory"]) == {"size", "guards"}  # and computes nothing more
+
+
+@pytest.mark.parametrize("q", [1.0, 0.4])
+def test_simulate_equals_walk(q):
+    told = {"rounds": 6, "seed": 3, "channel": erasure(q)}
+    oracle = walk(worst(alpha=0.4), SHARDS, RING, **told)
+    assert_equal_runs(simulate(worst(alpha=0.4), SHARDS, RING, exact=True, **told), oracle)
+
+
+@pytest.mark.parametrize("alpha", [0, -1, 1.2, float("nan")])
+def test_what_is_no_share_is_refused(alpha):
+    with pytest.raises(BadSetting, match="alpha, the share of worst losses, must be above 0"):
+        worst(alpha=alpha)
+
+
+def test_private_crc_tells_no_losses():
+    with pytest.raises(BadSetting, match="loss is not told"):
+        private_crc(MODEL, m0=100.0, epsilon=1.0, rounds=4, weigh="worst")
+
+
+# --- in settings
+
+
+def setting(**update):
+    return Setting(**{**SETTING.model_dump(), **update})
+
+
+def test_a_setting_selects_the_worst_with_its_share():
+    told = {"weigh": "worst", "method_options": {"alpha": 0.1}}
+    assert make_method(setting(**told), MODEL, 80).combine.weigh is combine.worst(0.1)
+    assert make_method(setting(weigh="worst"), MODEL, 80).combine.weigh is combine.worst(0.3)
+    keys = {setting(**told).key, setting(weigh="worst").key, setting().key}
+    assert len(keys) == 3
+    outcome = run(setting(**told))
+    error = outcome.values["test_error"]
+    assert error.shape == (2, 1, 4)
+    assert 0 <= error.min() <= error.max() < 0.7
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"weigh": "worst", "method_options": {"alfa": 0.1}},
+        {"weigh": "worst", "method_options": {"alpha": 0.1, "quantile": "linear"}},
+        {"weigh": "equal", "method_options": {"alpha": 0.1}},
+        {"method": "isolated", "weigh": "worst", "method_options": {"alpha": 0.1}},
+        {"method": "private_crc", "weigh": "worst", "method_options": {"alpha": 0.1}},
+    ],
+    ids=str,
+)
+def test_options_that_nothing_takes_are_refused(update):
+    with pytest.raises(BadSetting, match='for crc with weigh = "worst", which has alpha'):
+        run(setting(**update))
+
+
+def test_a_bad_share_or_rule_in_a_setting_is_refused():
+    with pytest.raises(BadSetting, match="alpha, the share of worst losses"):
+        run(setting(weigh="worst", method_options={"alpha": 2.0}))
+    with pytest.raises(UnknownName, match="did you mean 'worst'"):
+        run(setting(weigh="wost"))
