@@ -94,8 +94,8 @@ FULL: dict[str, dict[str, Any]] = {
                       "test_rows": 2000},
 }  # fmt: skip
 # On a CPU: fewer rows and rounds, smaller batches, longer steps.
-QUICK: dict[str, Any] = {"net": "mlp_64", "rounds": 60, "every": 10, "replicas": 2, "rows": 5000,
-                         "test_rows": 1000, "batch": 20}  # fmt: skip
+QUICK: dict[str, Any] = {"net": "mlp_64", "rounds": 200, "steps": 5, "every": 20, "replicas": 2,
+                         "rows": 5000, "test_rows": 1000, "batch": 20}  # fmt: skip
 QUICK_STEPS = 10  # times as long
 LOSSES = tuple(round(0.1 * k, 1) for k in range(10))  # of our figure
 
@@ -157,7 +157,6 @@ def _tasks_rare(sets: list[str], quick: bool, replicas: int | None) -> dict[str,
     told: dict[str, Any] = {"rounds": 200 if quick else 300, "quiet": 0.05}
     few = {"rows": 5000, "test_rows": 1000} if quick else {}
     net: dict[str, Any] = {**told, "every": told["rounds"] // 10, "way": "sole_holder"}
-    net |= {"steps": 5} if quick else {}
     for graph in ("ring", "erdos_renyi"):
         panel = Panel("mnist", graph, 20, (1.0,))
         for variant in (*RARE, "decdiff+vt"):
@@ -186,11 +185,11 @@ def _tasks_loss(sets: list[str], quick: bool, replicas: int | None) -> dict[str,
                     **({"rows": 20} if crc_data == "digits" else {}),
                 )  # fmt: skip
             if "mnist" in sets:
-                told: dict[str, Any] = {**QUICK, "rounds": 200, "every": 100, "rows": 10_000,
-                                        "test_rows": 2000, "batch": 32}  # fmt: skip
-                told["replicas"] = replicas or 2
+                told: dict[str, Any] = {"net": "mlp_64", "rounds": 200, "every": 100,
+                                        "rows": 10_000, "test_rows": 2000, "batch": 32,
+                                        "replicas": replicas or 2}  # fmt: skip
                 if quick:
-                    told = {**QUICK, "rounds": 40, "every": 20, "replicas": replicas or 1}
+                    told = {**QUICK, "rounds": 80, "every": 40, "replicas": replicas or 1}
                 made[f"mnist {graph} {q}|decdiff+vt"] = _work(
                     "learn", data="mnist", method="decdiff+vt", graph=graph, nodes=50, q=q,
                     lr=0.05, way="zipf", **told,

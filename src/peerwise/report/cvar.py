@@ -18,6 +18,7 @@ from peerwise.report.task_items import Grid, arrays_of, heading
 
 __all__ = ["markdown", "show"]
 
+FEW = 3  # runs: of two, an interval says nothing
 COLUMNS = {
     "accuracy": "accuracy",
     "worst_node": "worst\nnode",
@@ -28,7 +29,7 @@ COLUMNS = {
 LEGEND = {
     **dict.fromkeys(
         ("figure-2a", "figure-2b", "figure-2c", "figure-2d", "alpha", "order"),
-        "accuracy: mean of all nodes after the last local steps, ± 95 % interval over runs; other "
+        "accuracy: mean of all nodes after the last local steps, ± 95 % interval over three runs or more; other "
         "stage: after combining and before training (for ATC the other way round); spread: "
         "distance of the models from their mean / its norm; steps η = .001 unless said",
     ),
@@ -43,7 +44,7 @@ def _value(record: Record | None, interval: bool = False) -> str:
     if record.metric == "consensus":
         return f"{record.value:.2g}"
     text = f"{round(record.value, 3) + 0.0:.3f}"  # 1 - 1 of many rows may be just below 0
-    if not interval or record.std is None or record.reps < 2:
+    if not interval or record.std is None or record.reps < FEW:
         return text
     half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)
     return f"{text} ±{half:.3f}"

@@ -125,10 +125,12 @@ def _alphas(tasks: Tasks) -> Figure:
             for alpha in sorted((*SWEEP, ALPHA)):
                 found = runs.get(method if alpha == ALPHA else f"{method} {alpha}")
                 if found is not None:
-                    mean, more = metrics.confidence(found["accuracy"][:, -1].mean(-1))
+                    values = found["accuracy"][:, -1].mean(-1)
+                    mean, more = metrics.confidence(values)
                     at.append(alpha)
                     middle.append(float(mean))
-                    half.append(float(more))
+                    # an interval of two runs says nothing: half their distance
+                    half.append(float(more) if len(values) > 2 else float(np.ptp(values)) / 2)
             style = _style(method)
             axis.errorbar(at, middle, half, marker="o", ms=4, capsize=3, **style)
         axis.set_title(f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", fontsize=10)
