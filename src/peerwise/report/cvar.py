@@ -29,9 +29,10 @@ COLUMNS = {
 LEGEND = {
     **dict.fromkeys(
         ("figure-2a", "figure-2b", "figure-2c", "figure-2d", "alpha", "order"),
-        "accuracy: mean of all nodes after the last local steps, ± 95 % interval over three runs or more; other "
-        "stage: after combining and before training (for ATC the other way round); spread: "
-        "distance of the models from their mean / its norm; steps η = .001 unless said",
+        "accuracy: mean of all nodes after the last local steps, ± 95 % interval over three runs "
+        "or more; other stage: after combining and before training (for ATC the other way round); "
+        "spread: distance of the models from their mean / its norm; steps η = .001 unless said, "
+        "ten times as long in a quick run",
     ),
     "rare": "accuracy of the 19 other nodes on the digit 0, and on all digits",
     "loss": "CRC: error above that of RC on letter (quick: digits); DecDiff+VT: accuracy on MNIST",
