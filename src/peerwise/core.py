@@ -116,9 +116,15 @@ class Mean(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """A combination rule that needs every slot: median, trimmed mean, Krum."""
+    """A combination rule that needs every slot: median, trimmed mean, Krum.
 
-    rule: Callable[[Tree, Inbox], Tree]  # own value, inbox -> value
+    With `weigh` (as of a `Mean`) the rule is also given the share of each slot and, last, of the
+    node itself [k + 1]. Shares sum to one, and what has none must have no say. A node whose other
+    shares are all 0 keeps its own value.
+    """
+
+    rule: Callable[..., Tree]  # own value, inbox -> value; with weigh: own, inbox, shares -> value
+    weigh: Callable[[dict[str, Array], Inbox], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from peerwise.core import Array, Mean, Method, Slots, State, Tree, node_key
+from peerwise.core import Array, Method, Slots, State, Tree, node_key
 from peerwise.errors import BadSetting, Diverged, UnknownName
 from peerwise.topology import Topology
 
@@ -89,15 +89,13 @@ def check(
         raise BadSetting(
             f"the topology has {topology.n} nodes and the data {n} shards; make them the same"
         )
-    needed = (
-        getattr(method.combine.weigh, "links", None) if isinstance(method.combine, Mean) else None
-    )
+    needed = getattr(method.combine.weigh, "links", None)
     if needed is not None and topology.weights != needed:
         raise BadSetting(
             f"this weigh rule needs links with {needed} weights: "
             f"wrap the topology in topology.{needed}(...)"
         )
-    if isinstance(method.combine, Slots) and topology.server:
+    if isinstance(method.combine, Slots) and method.combine.weigh is None and topology.server:
         raise BadSetting(
             "a rule over slots would count a node twice on a server, which sends its own message "
             "back to it: use topology.complete"

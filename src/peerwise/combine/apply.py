@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Inbox, Mean, Method, Slots, State, Tree
+from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
 
 __all__ = ["Heard", "all_finite", "network", "one_node", "take_parts"]
 
@@ -61,6 +61,14 @@ def _add(total: Array, weight: Array, value: Array) -> Array:
     return total + jnp.where(weight > 0, product, 0)
 
 
+def _back(rule: Mean, own: Tree, mean: Tree, nobody: Array) -> Tree:
+    """The mean out of its chart; a node that listens to nobody has its own without the way back."""
+    value = rule.chart.back(mean)
+    if rule.total or rule.chart.back is Chart().back:
+        return value
+    return jax.tree.map(lambda mine, merged: jnp.where(nobody, mine, merged), own, value)
+
+
 def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
     if slots <= UNROLLED and jax.default_backend() == "cpu":
         for k in range(slots):
@@ -78,7 +86,7 @@ def one_node(
     comes at the very end: every runtime does it so, which is what makes them agree to the bit.
     """
     if isinstance(rule, Slots):
-        return rule.rule(own, inbox)
+        return _over_slots(rule, own, note, inbox, hears_itself)
     w_own, w, w_sum = _weights(rule, note, inbox, hears_itself)
     charted = rule.chart.to(own)
 
@@ -91,7 +99,16 @@ def one_node(
         return total if rule.total else total / _raise(w_sum, power).astype(x.dtype)
 
     mean = jax.tree.map(leaf, charted, jax.vmap(rule.chart.to)(inbox.value), _powers(rule, charted))
-    return rule.step(own, rule.chart.back(mean))
+    return rule.step(own, _back(rule, own, mean, (w <= 0).all()))
+
+
+def _over_slots(rule: Slots, own: Tree, note: Tree, inbox: Inbox, hears_itself: bool) -> Tree:
+    if rule.weigh is None:
+        return rule.rule(own, inbox)
+    w_own, w, w_sum = _weights(Mean(rule.weigh), note, inbox, hears_itself)
+    new = rule.rule(own, inbox, jnp.append(w, w_own) / w_sum)
+    nobody = (w <= 0).all()
+    return jax.tree.map(lambda mine, merged: jnp.where(nobody, mine, merged), own, new)
 
 
 def take_parts(method: Method, state: State, part: Tree, weight: Array) -> State:
@@ -146,15 +163,22 @@ def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Hea
         return total / share.reshape(share.shape + (1,) * (x.ndim - 1))
 
     mean = jax.tree.map(leaf, charted, sent, _powers(rule, charted))
-    return jax.vmap(lambda o, m: rule.step(o, rule.chart.back(m)))(own, mean)
+    nobody = (w <= 0).all(1)
+    return jax.vmap(lambda o, m, none: rule.step(o, _back(rule, o, m, none)))(own, mean, nobody)
 
 
-def _server_mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
-    """One total for everybody: the weights are those of the first node, which all share."""
+def _server_weights(rule: Mean, note: Tree, notes: Tree, heard: Heard) -> tuple[Array, Array]:
+    """The weights of all messages and their sum: those of the first node, which all share."""
     everyone = jax.tree.map(lambda a: a[0], heard.pick(notes, slice(None)))
     link = None if heard.link is None else heard.link[0]
     inbox = Inbox(None, everyone, heard.weight[0], heard.age[0], None, link)
     _, w, w_sum = _weights(rule, jax.tree.map(lambda a: a[0], note), inbox, True)
+    return w, w_sum
+
+
+def _server_mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
+    """One total for everybody."""
+    w, w_sum = _server_weights(rule, note, notes, heard)
     nobody = (w <= 0).all()
 
     def leaf(x: Array, messages: Array, power: float) -> Array:
@@ -166,7 +190,7 @@ def _server_mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, hea
 
     charted = jax.vmap(rule.chart.to)(own)
     mean = jax.tree.map(leaf, charted, sent, _powers(rule, charted))
-    return jax.vmap(lambda o, m: rule.step(o, rule.chart.back(m)))(own, mean)
+    return jax.vmap(lambda o, m: rule.step(o, _back(rule, o, m, nobody)))(own, mean)
 
 
 def _chart_sent(rule: Mean, sent: Tree, pages: bool) -> Tree:
@@ -189,6 +213,21 @@ def _slotwise(
     return jax.lax.map(node, rows, batch_size=batch)
 
 
+def _server_slots(
+    rule: Slots, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard
+) -> Tree:
+    """One answer for everybody, as worked out by the first node; it has no say of its own."""
+    w, _ = _server_weights(Mean(rule.weigh), note, notes, heard)  # type: ignore[arg-type]
+    nobody = (w <= 0).all()
+    first, its_note = jax.tree.map(lambda a: a[:1], (own, note))
+    new = _slotwise(_at_one(rule, True), first, its_note, sent, notes, heard, None)
+    return jax.tree.map(lambda mine, merged: jnp.where(nobody, mine, merged), own, new)
+
+
+def _at_one(rule: Slots, hears_itself: bool) -> Any:
+    return lambda own, note, inbox: one_node(rule, own, note, inbox, hears_itself)
+
+
 def network(
     rule: Mean | Slots,
     own: Tree,
@@ -207,17 +246,16 @@ def network(
     pages = heard[0].page is not None
     if server and isinstance(rule, Mean) and one is None:
         return _server_mean(rule, own, note, _chart_sent(rule, sent, pages), notes, heard[0])
+    if server and isinstance(rule, Slots) and rule.weigh is not None and one is None:
+        return _server_slots(rule, own, note, sent, notes, heard[0])
     if server:
         n = jax.tree.leaves(own)[0].shape[0]
         heard = (jax.tree.map(lambda a: jnp.broadcast_to(a, (n, *a.shape[1:])), heard[0]),)
     if one is not None:
         new = [_slotwise(one, h.of(own), h.of(note), sent, notes, h, None) for h in heard]
     elif isinstance(rule, Slots):
-        slot_rule = rule.rule
-        new = [
-            _slotwise(lambda o, _, i: slot_rule(o, i), h.of(own), h.of(note), sent, notes, h, 64)
-            for h in heard
-        ]
+        node = _at_one(rule, server)
+        new = [_slotwise(node, h.of(own), h.of(note), sent, notes, h, 64) for h in heard]
     else:
         charted = _chart_sent(rule, sent, pages)
         new = [_mean(rule, h.of(own), h.of(note), charted, notes, h) for h in heard]

@@ -18,7 +18,14 @@ from peerwise.combine.weigh import Weigh, data_size
 from peerwise.core import Array, Chart, Gaussian, Mean, Tree
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["BARYCENTERS", "barycenter", "barycenter_of", "check_gaussians", "is_gaussian"]
+__all__ = [
+    "BARYCENTERS",
+    "barycenter",
+    "barycenter_of",
+    "check_gaussians",
+    "check_variances",
+    "is_gaussian",
+]
 
 Arrays = tuple[Array, ...]
 
@@ -43,13 +50,13 @@ def _natural(mean: Array, log_variance: Array) -> Arrays:
 
 
 def _moments(mean: Array, log_variance: Array) -> Arrays:
-    return mean, jnp.exp(log_variance) + mean * mean
+    # the second moment in two: beside the square of a mean, a small variance would be rounded away
+    return mean, jnp.exp(log_variance), mean * mean
 
 
-def _from_moments(mean: Array, square: Array) -> tuple[Array, Array]:
+def _from_moments(mean: Array, variance: Array, square: Array) -> tuple[Array, Array]:
     # the mean of like numbers, squared, may come out a rounding above the mean of their squares
-    spread = jnp.maximum(square - mean * mean, jnp.finfo(mean.dtype).tiny)
-    return mean, jnp.log(spread)
+    return mean, jnp.log(variance + jnp.maximum(square - mean * mean, 0))
 
 
 def _with_one(mean: Array, log_variance: Array) -> Arrays:
@@ -62,9 +69,9 @@ BARYCENTERS: dict[str, _Kind] = {
     "rkl": _Kind(_natural, lambda shift, precision: (shift / precision, -jnp.log(precision))),
     # squared Wasserstein-2: the mean of the standard deviations
     "w2": _Kind(lambda m, v: (m, jnp.exp(v / 2)), lambda m, s: (m, 2 * jnp.log(s))),
-    # forward Kullback-Leibler: the moments of the mixture. A variance that is a millionth of the
-    # squared mean is lost in float32
-    "kl": _Kind(_moments, _from_moments),
+    # forward Kullback-Leibler: the moments of the mixture. The spread of the means is known to a
+    # rounding of their squares; `alpha_barycenter(1)` gives the same to a rounding of itself
+    "kl": _Kind(_moments, _from_moments, (1, 1, 1)),
     # empirical arithmetic aggregation: the mean of the variances
     "eaa": _Kind(lambda m, v: (m, jnp.exp(v)), lambda m, v: (m, jnp.log(v))),
     # Gaussian arithmetic aggregation: the variance of a weighted sum of independent draws
@@ -139,6 +146,18 @@ def check_gaussians(mean: Any, variance: Any, weights: Any) -> tuple[np.ndarray,
     return mean, variance, weights
 
 
+def check_variances(mean: Any, variance: Any, weights: Any) -> tuple[np.ndarray, ...]:
+    """As `check_gaussians`, of independent Gaussians: a variance above 0 for every mean."""
+    mean, variance, weights = check_gaussians(mean, variance, weights)
+    if mean.shape != variance.shape:
+        raise BadSetting(
+            f"means and variances must have one shape, got {mean.shape} and {variance.shape}"
+        )
+    if not (variance > 0).all():
+        raise BadSetting(f"variances must be above 0, got {variance.min():g}")
+    return mean, variance, weights
+
+
 def barycenter_of(
     name: str, mean: Any, variance: Any, weights: Any
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -149,13 +168,7 @@ def barycenter_of(
     (1.6, 0.4)
     """
     kind = _kind(name)
-    mean, variance, weights = check_gaussians(mean, variance, weights)
-    if mean.shape != variance.shape:
-        raise BadSetting(
-            f"means and variances must have one shape, got {mean.shape} and {variance.shape}"
-        )
-    if not (variance > 0).all():
-        raise BadSetting(f"variances must be above 0, got {variance.min():g}")
+    mean, variance, weights = check_variances(mean, variance, weights)
     with jax.enable_x64(True):
         charted = kind.to(jnp.asarray(mean), jnp.log(jnp.asarray(variance)))
         means = [

@@ -9,7 +9,31 @@ import jax.numpy as jnp
 from peerwise.core import Array, Inbox, Slots, Tree
 from peerwise.errors import BadSetting
 
-__all__ = ["median", "trimmed_mean"]
+__all__ = ["heard_values", "median", "trimmed_mean", "weighted_mean"]
+
+
+def heard_values(shares: Array, own: Tree, messages: Tree) -> Tree:
+    """All values [k + 1, ...], the node's own last; one without a share is put out of sight.
+
+    In its place stands the value of the largest share, so that what is worked out from it and then
+    silenced is at least finite.
+    """
+    largest = jnp.argmax(shares)
+
+    def leaf(mine: Array, theirs: Array) -> Array:
+        values = jnp.concatenate([theirs, mine[None]])
+        return jnp.where(_column(shares > 0, mine.ndim), values, values[largest][None])
+
+    return jax.tree.map(leaf, own, messages)
+
+
+def weighted_mean(shares: Array, values: Array) -> Array:
+    """The mean of values [k, ...] with shares [k] that sum to one."""
+    return (_column(shares.astype(values.dtype), values.ndim - 1) * values).sum(0)
+
+
+def _column(per_slot: Array, ndim: int) -> Array:
+    return per_slot.reshape((-1,) + (1,) * ndim)
 
 
 def _sorted_heard(heard: Array, own: Array, messages: Array) -> Array:

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from peerwise import data, metrics
+from peerwise import metrics
 from peerwise.combine.barycenter import BARYCENTERS, barycenter_of
-from peerwise.errors import UnknownName
 from peerwise.experiments.ba_bfl_claims import claims
-from peerwise.experiments.items import Figure, TaskPaper
+from peerwise.experiments.items import Figure, TaskPaper, at_hand
 from peerwise.experiments.results import Record
 from peerwise.experiments.tasks import Task
 
@@ -235,12 +234,7 @@ ITEMS: dict[str, Figure] = {
 
 def datasets(chosen: Iterable[str] | None = None) -> list[str]:
     """Which of the three sets are at hand, of those chosen."""
-    here = {entry["name"] for entry in data.available()}
-    wanted = list(SETS if chosen is None else chosen)
-    for name in wanted:
-        if name not in SETS:
-            raise UnknownName("data set of the paper", name, SETS)
-    return [s for s in SETS if s in wanted and s in here]
+    return at_hand(SETS, chosen)
 
 
 # What `peerwise reproduce ba-bfl/...` runs.

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peerwise import data
-from peerwise.errors import UnknownName
 from peerwise.experiments.cvar_claims import claims
-from peerwise.experiments.items import Figure, TaskPaper
+from peerwise.experiments.items import Figure, TaskPaper, at_hand
 from peerwise.experiments.results import Record
 from peerwise.experiments.tasks import Task
 
@@ -314,12 +312,7 @@ ITEMS: dict[str, Figure] = {
 
 def datasets(chosen: Iterable[str] | None = None) -> list[str]:
     """Which of the two sets are at hand, of those chosen."""
-    here = {entry["name"] for entry in data.available()}
-    wanted = list(SETS if chosen is None else chosen)
-    for name in wanted:
-        if name not in SETS:
-            raise UnknownName("data set of the paper", name, SETS)
-    return [s for s in SETS if s in wanted and s in here]
+    return at_hand(SETS, chosen)
 
 
 # What `peerwise reproduce cvar-cta/...` runs.

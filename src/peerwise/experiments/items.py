@@ -1,10 +1,12 @@
 """Tables: which setting a column runs, what it measures, and what a paper printed there."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from peerwise import data
+from peerwise.errors import UnknownName
 from peerwise.experiments.job import Outcome
 from peerwise.experiments.results import Claim, Record
 from peerwise.experiments.setting import Setting
@@ -18,6 +20,7 @@ __all__ = [
     "Item",
     "Paper",
     "TaskPaper",
+    "at_hand",
     "measure",
     "records",
     "settings",
@@ -101,6 +104,16 @@ class TaskPaper(NamedTuple):
     items: dict[str, Figure]
     datasets: Callable[[Iterable[str] | None], list[str]]  # chosen -> those at hand
     claims: Callable[[list[Record]], list[Claim]]
+
+
+def at_hand(sets: Sequence[str], chosen: Iterable[str] | None) -> list[str]:
+    """Which of a paper's data sets are there, of those chosen."""
+    here = {entry["name"] for entry in data.available()}
+    wanted = list(sets if chosen is None else chosen)
+    for name in wanted:
+        if name not in sets:
+            raise UnknownName("data set of the paper", name, sets)
+    return [s for s in sets if s in wanted and s in here]
 
 
 def _of(column: Column, default: Setting) -> Setting:

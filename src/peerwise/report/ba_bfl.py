@@ -5,16 +5,17 @@ The numbers of the paper's table 1 are not in the text at hand: its claims are w
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.special import stdtrit
 
 from peerwise.experiments.ba_bfl import PAPER
 from peerwise.experiments.results import Record
 from peerwise.report.ba_bfl_figures import DRAW, GRAPHS, MEASURES, NAMES, SETS, allocation
-from peerwise.report.figures import save
-from peerwise.report.task_items import Grid, arrays_of, heading
+from peerwise.report.task_items import Grid, heading, show_items
 
 __all__ = ["markdown", "show"]
 
@@ -99,36 +100,24 @@ def _grids(item: str, records: Sequence[Record]) -> list[Grid]:
     return known.get(item, _runs)(records)
 
 
+def _legend(item: str) -> str:
+    return "" if item in ("figure-1", "figure-2") else LEGEND
+
+
+def _draw(item: str, tasks: Any, records: Sequence[Record]) -> Figure | None:
+    if item == "figure-2":
+        return allocation(tasks) if tasks else None
+    return DRAW[item](records) if item in DRAW and records else None
+
+
 def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
     """Print each item as tables, with a note of what was not run, and draw its figure."""
-    drawn = []
-    held = arrays_of(folder, PAPER)
-    for item, tasks in held.arrays.items():
-        mine = [r for r in records if r.item == item]
-        title = f"\n[bold]{heading(PAPER, item)}[/]: {PAPER.items[item].about}"
-        console.print(title, highlight=False)
-        for grid in _grids(item, mine):
-            console.print(grid.table())
-        if item not in ("figure-1", "figure-2"):
-            console.print(LEGEND, style="dim", highlight=False)
-        missing = len(held.missing[item])
-        if missing:
-            console.print(
-                f"{missing} of {missing + len(tasks)} runs are missing: the same command goes on "
-                "where it stopped",
-                style="dim",
-                highlight=False,
-            )
-        if item == "figure-2" and tasks:
-            drawn.append(save(allocation(tasks), folder / f"{item}.png"))
-        elif item in DRAW and mine:
-            drawn.append(save(DRAW[item](mine), folder / f"{item}.png"))
-    return drawn
+    return show_items(PAPER, folder, records, console, _grids, _legend, _draw)
 
 
 def markdown(item: str, records: Sequence[Record]) -> list[str]:
     """An item as lines of Markdown."""
     lines = [f"## {heading(PAPER, item)}", "", f"{PAPER.items[item].about}.", ""]
-    if item not in ("figure-1", "figure-2"):
-        lines += [f"{LEGEND}.", ""]
+    if _legend(item):
+        lines += [f"{_legend(item)}.", ""]
     return lines + [line for grid in _grids(item, records) for line in grid.lines()]

@@ -5,16 +5,17 @@ The paper prints no numbers, so that there is no column of its own: its claims a
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.special import stdtrit
 
 from peerwise.experiments.cvar_cta import PAPER
 from peerwise.experiments.results import Record
 from peerwise.report.cvar_figures import DRAW, GRAPHS, NAMES, SETS
-from peerwise.report.figures import save
-from peerwise.report.task_items import Grid, arrays_of, heading
+from peerwise.report.task_items import Grid, heading, show_items
 
 __all__ = ["markdown", "show"]
 
@@ -96,28 +97,13 @@ def _grids(item: str, records: Sequence[Record]) -> list[Grid]:
     return [_losses(records)] if item == "loss" else _networks(records)
 
 
+def _draw(item: str, tasks: Any, records: Sequence[Record]) -> Figure | None:
+    return DRAW[item](tasks) if tasks else None
+
+
 def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
     """Print each item as tables, with a note of what was not run, and draw its figure."""
-    drawn = []
-    held = arrays_of(folder, PAPER)
-    for item, tasks in held.arrays.items():
-        mine = [r for r in records if r.item == item]
-        title = f"\n[bold]{heading(PAPER, item)}[/]: {PAPER.items[item].about}"
-        console.print(title, highlight=False)
-        for grid in _grids(item, mine):
-            console.print(grid.table())
-        console.print(LEGEND[item], style="dim", highlight=False)
-        missing = len(held.missing[item])
-        if missing:
-            console.print(
-                f"{missing} of {missing + len(tasks)} runs are missing: the same command goes on "
-                "where it stopped",
-                style="dim",
-                highlight=False,
-            )
-        if tasks:
-            drawn.append(save(DRAW[item](tasks), folder / f"{item}.png"))
-    return drawn
+    return show_items(PAPER, folder, records, console, _grids, LEGEND.__getitem__, _draw)
 
 
 def markdown(item: str, records: Sequence[Record]) -> list[str]:

@@ -1,20 +1,24 @@
 """What reports of papers made of tasks share: what a run folder kept, and items as tables."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from peerwise.errors import BadFile
 from peerwise.experiments.items import TaskPaper
 from peerwise.experiments.reproduce import tasks_of
+from peerwise.experiments.results import Record
 from peerwise.experiments.tasks import kept
+from peerwise.report.figures import save
 
-__all__ = ["Grid", "Kept", "arrays_of", "heading", "paper_of"]
+__all__ = ["Grid", "Kept", "arrays_of", "heading", "paper_of", "show_items"]
 
 Arrays = dict[str, np.ndarray]
 
@@ -63,6 +67,35 @@ class Grid(NamedTuple):
 def heading(paper: TaskPaper, item: str) -> str:
     """What stands above an item."""
     return f"{item.replace('-', ' ').capitalize()}. {paper.items[item].title}"
+
+
+def show_items(
+    paper: TaskPaper,
+    folder: Path,
+    records: Sequence[Record],
+    console: Console,
+    grids: Callable[[str, Sequence[Record]], Sequence[Grid]],
+    legend: Callable[[str], str],
+    draw: Callable[[str, dict[str, Arrays], Sequence[Record]], Figure | None],
+) -> list[Path]:
+    """Print each item as tables, with a note of what was not run, and draw its figure."""
+    drawn = []
+    held = arrays_of(folder, paper)
+    for item, tasks in held.arrays.items():
+        mine = [r for r in records if r.item == item]
+        title = f"\n[bold]{heading(paper, item)}[/]: {paper.items[item].about}"
+        console.print(title, highlight=False)
+        for grid in grids(item, mine):
+            console.print(grid.table())
+        missing = len(held.missing[item])
+        told = f"{missing} of {missing + len(tasks)} runs are missing: the same command goes on "
+        for note in (legend(item), f"{told}where it stopped" if missing else ""):
+            if note:
+                console.print(note, style="dim", highlight=False)
+        figure = draw(item, tasks, mine)
+        if figure is not None:
+            drawn.append(save(figure, folder / f"{item}.png"))
+    return drawn
 
 
 class _Config(NamedTuple):
