@@ -15,6 +15,7 @@ from peerwise.experiments.results import read_folder, write_folder
 from peerwise.report import cvar as report
 from peerwise.report.axes import band
 from peerwise.report.cvar_figures import COLOURS, DRAW, NAMES
+from peerwise.report.figures import save
 from peerwise.report.markdown import page
 from peerwise.report.paper import show
 from peerwise.report.task_items import paper_of
@@ -45,7 +46,7 @@ def result(name, replicas):
     return found
 
 
-def cells(folder, items, replicas=2, skip=(), quick=False):
+def cells(folder, items, replicas=3, skip=(), quick=False):
     """What tasks left in a folder, without those whose names are in `skip`."""
     (folder / "cells").mkdir(parents=True)
     kept = {}
@@ -56,7 +57,7 @@ def cells(folder, items, replicas=2, skip=(), quick=False):
     return kept
 
 
-def made(folder, items, replicas=2, skip=()):
+def made(folder, items, replicas=3, skip=()):
     """A run folder as `reproduce` writes it."""
     records = []
     for item, done in cells(folder, items, replicas, skip).items():
@@ -119,7 +120,7 @@ def test_every_variant_has_a_name_and_every_method_a_colour():
 
 
 def test_a_row_has_the_mean_its_interval_worst_node_and_class_and_spread(whole):
-    found = result("|cvar-cvar", 2)
+    found = result("|cvar-cvar", 3)
     last = found["accuracy"][:, -1]
     mean, half = metrics.confidence(last.mean(-1))
     expected = [
@@ -132,13 +133,13 @@ def test_a_row_has_the_mean_its_interval_worst_node_and_class_and_spread(whole):
     order = whole[3].partition("Order. Adapt")[2]
     stage = found["combined_accuracy"][:, -1].mean()
     assert f"{stage:.3f}" == row(order, "CVaR-CVaR")[4]
-    atc = result("|cvar-cvar atc", 2)["combined_accuracy"][:, -1].mean()
+    atc = result("|cvar-cvar atc", 3)["combined_accuracy"][:, -1].mean()
     assert f"{atc:.3f}" == row(order, "CVaR-CVaR, ATC (ours)")[0]
 
 
 def test_the_rare_class_stands_beside_all(whole):
     text = whole[3].partition("Rare. A class")[2]
-    found = result("ring|crc worst", 2)
+    found = result("ring|crc worst", 3)
     rare = found["class_accuracy_of_others"][:, -1, 0].mean()
     every = found["accuracy"][:, -1, 1:].mean()
     got = row(text, "CRC, worst soft errors (ours)")
@@ -148,7 +149,7 @@ def test_the_rare_class_stands_beside_all(whole):
 def test_losses_are_rows(whole):
     text = whole[3].partition("Loss. What loss does")[2]
     assert [row(text, f"{lost}%")[0] for lost in (0, 50, 90)] == [
-        f"{result('|crc 64', 2)['gap'].mean():.3f}"
+        f"{result('|crc 64', 3)['gap'].mean():.3f}"
     ] * 3
     assert len(row(text, "30%")) == 2 * 6  # two graphs; CRC after 64 and 256 rounds, DecDiff
 
@@ -158,8 +159,9 @@ def test_a_value_just_below_zero_is_zero_and_a_gap_may_be_negative(whole):
         assert report._value(whole[1][0].model_copy(update={"value": value})) == text
 
 
-def test_a_single_run_has_no_interval(tmp_path):
-    made(tmp_path / "run", ["figure-2d"], replicas=1)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_one_or_two_runs_have_no_interval(tmp_path, replicas):
+    made(tmp_path / "run", ["figure-2d"], replicas=replicas)
     _, text = shown(tmp_path / "run")
     assert len(row(text, "CVaR-CVaR")) == 5
     assert "±" not in "".join(row(text, "CVaR-CVaR"))
@@ -182,7 +184,7 @@ def test_what_was_not_run_is_left_out_and_said_below(tmp_path):
 @pytest.mark.parametrize("item", ITEMS)
 def test_a_run_that_kept_nothing_shows_what_is_to_come(tmp_path, item):
     folder = tmp_path / "run"
-    names = tasks_of(PAPER, [item], SETS, False, 2)[item]
+    names = tasks_of(PAPER, [item], SETS, False, 3)[item]
     assert made(folder, [item], skip=names) == []
     drawn, text = shown(folder)
     assert drawn == {}
@@ -194,7 +196,7 @@ def test_a_run_that_kept_nothing_shows_what_is_to_come(tmp_path, item):
 def test_figures_are_drawn_of_any_single_run(tmp_path, item):
     names = list(tasks_of(PAPER, [item], SETS, False, 1)[item])
     for name in (names[0], names[-1]):
-        drawn = report.save(DRAW[item]({name: result(name, 1)}), tmp_path / "one.png")
+        drawn = save(DRAW[item]({name: result(name, 1)}), tmp_path / "one.png")
         assert drawn.stat().st_size > 5_000
 
 
@@ -214,7 +216,7 @@ def test_curves_are_means_of_runs_and_of_nodes():
 
 
 def test_adapt_then_combine_is_drawn_after_combining():
-    found = result("|cta atc", 2)
+    found = result("|cta atc", 3)
     figure = DRAW["order"]({"mnist ring 1.0|cta atc": found})
     height = figure.axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(height, found["combined_accuracy"].mean((0, 2)))
@@ -254,7 +256,7 @@ def test_kept_runs_are_shown_and_nothing_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "available", lambda: [{"name": "mnist"}])
     folder = tmp_path / "run"
     cells(folder, ["figure-2a", "rare"], skip=["mnist line 0.3|cta"], quick=True)
-    told = {"quick": True, "repetitions": 2, "only_kept": True}
+    told = {"quick": True, "repetitions": 3, "only_kept": True}
     found = reproduce(PAPER, ["figure-2a", "rare"], folder, **told)
     assert found.failures == {}
     assert found.datasets == ["mnist"]
@@ -270,7 +272,7 @@ def test_the_command_shows_what_is_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     folder = tmp_path / "run"
     cells(folder, ["rare"], quick=True)
-    told = ["--quick", "--kept", "--reps", "2", "--out", str(folder)]
+    told = ["--quick", "--kept", "--reps", "3", "--out", str(folder)]
     monkeypatch.setattr("sys.argv", ["peerwise", "reproduce", "cvar-cta/rare", *told])
     with suppress(SystemExit):
         cli.main()

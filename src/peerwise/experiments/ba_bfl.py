@@ -22,7 +22,9 @@ __all__ = ["ITEMS", "LAYERS", "PAPER", "RULES", "TOY", "datasets"]
 
 Arrays = dict[str, np.ndarray]
 SETS = ("fashion_mnist", "cifar10", "svhn_derived_20k")  # the last is a subset of SVHN
+# The paper's rules.
 RULES = ("aalv", "eaa", "gaa", "rkl", "w2")
+# How many of the last layers are Bayesian.
 LAYERS = (1, 2, 3)
 TOY = ((0.0, 2.0), (1.0, 0.25), (0.5, 0.5))  # means, variances and weights of figure 1
 # Networks of our own item, from sparse to dense, and rules on them.
