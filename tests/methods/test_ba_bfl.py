@@ -89,6 +89,16 @@ def test_with_what_was_merged_as_its_prior_a_node_stays_nearer_to_it():
     assert apart["neighbours"] < 0.5 * apart["standard"]
 
 
+def test_a_colder_posterior_stays_farther_from_the_prior():
+    """Without any divergence in the loss, variances shrink below those of the plain posterior."""
+    found = {}
+    for temperature in (0.0, 1.0):
+        method = ba_bfl(NET, temperature=temperature, epochs=20, batch=8, lr=0.05, momentum=0.0)
+        run = simulate(method, ROWS, topology.ring(N), 3, seed=4)
+        found[temperature] = float(divergence(jax.tree.map(lambda a: a[0], run.state.value)))
+    assert found[0.0] > 2 * found[1.0]
+
+
 def test_a_personal_model_keeps_its_share():
     """own_share s: in the chart, s of one's own and 1 - s of the neighbours' by data size."""
     method = ba_bfl(NET, rule="aalv", own_share=0.75, **SMALL)
@@ -112,5 +122,7 @@ def test_bad_settings_are_told():
         ba_bfl(NET, prior="neighbour", **SMALL)
     with pytest.raises(BadSetting, match="own_share"):
         ba_bfl(NET, own_share=1.0, **SMALL)
+    with pytest.raises(BadSetting, match="temperature"):
+        ba_bfl(NET, temperature=-1.0, **SMALL)
     with pytest.raises(UnknownName, match="start"):
         ba_bfl(NET, start="mine", **SMALL)

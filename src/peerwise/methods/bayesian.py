@@ -5,16 +5,19 @@ Kountouris): nodes learn Gaussian posteriors of their last layers by variational
 `topology.server` this is the paper's; on any other graph every node merges its neighbourhood.
 """
 
+import math
+from functools import cache
 from typing import Any
 
 from peerwise.combine.barycenter import barycenter
 from peerwise.combine.weigh import cfa
-from peerwise.core import Method
+from peerwise.core import Array, Method, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods.neural import STARTS, trained
 from peerwise.nets.bayes import divergence
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, cross_entropy
+from peerwise.update.sgd import Penalty
 
 __all__ = ["ba_bfl"]
 
@@ -27,6 +30,7 @@ def ba_bfl(
     rule: Any = "rkl",
     own_share: float | None = None,
     prior: str = "standard",
+    temperature: float = 1.0,
     loss: Loss | None = None,
     start: str = "common",
     keep: bool = False,
@@ -40,7 +44,9 @@ def ba_bfl(
     What is made small is the mean cross-entropy plus KL(posterior, prior) / rows of the node.
     `prior`: "standard" (N(0, 1) for every weight, the paper's) or "neighbours" (what was merged:
     a node learns what its rows add). `own_share`: a personal model, to which the node's own
-    posterior counts so much and the neighbours' together the rest.
+    posterior counts so much and the neighbours' together the rest. `temperature` multiplies the
+    divergence: below 1 the rows count more than Bayes' rule says, which nets of many weights and
+    few rows need ("cold posteriors", Wenzel et al. 2020).
     """
     if prior not in PRIORS:
         raise UnknownName("prior", prior, PRIORS)
@@ -48,8 +54,18 @@ def ba_bfl(
         raise UnknownName("start", start, STARTS)
     if own_share is not None and not 0 <= own_share < 1:
         raise BadSetting(f"own_share must be 0 or more and below 1, got {own_share}")
+    if not 0 <= temperature < math.inf:
+        raise BadSetting(f"temperature must be 0 or more, got {temperature}")
     weigh = None if own_share is None else cfa(1 - own_share)
     merge = barycenter(rule, weigh) if isinstance(rule, str) else rule
-    told = {"penalty": divergence, "anchored": prior == "neighbours", **training}
+    told = {"penalty": _tempered(float(temperature)), "anchored": prior == "neighbours", **training}
     options = tuple(sorted(told.items()))
     return trained(net, loss or cross_entropy(), merge, start, keep, options)
+
+
+@cache
+def _tempered(temperature: float) -> Penalty:
+    def penalty(weights: Tree, anchor: Tree | None) -> Array:
+        return temperature * divergence(weights, anchor)
+
+    return penalty

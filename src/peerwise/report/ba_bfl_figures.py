@@ -115,9 +115,8 @@ def allocation(tasks: dict[str, Arrays]) -> Figure:
 def _by_layers(records: Sequence[Record]) -> Figure:
     """A measure against the number of Bayesian layers, a panel for each set and measure."""
     places = list(dict.fromkeys((r.dataset, r.metric) for r in records))
-    most = len(dict.fromkeys(r.metric for r in records))
-    most = 3 if most == 1 else most
-    figure, axes = panels(len(places), width=4.0, height=3.3, most=most, layout="constrained")
+    even = 2 if len(dict.fromkeys(r.metric for r in records)) in (2, 4) else 3
+    figure, axes = panels(len(places), width=4.0, height=3.3, most=even, layout="constrained")
     for axis, (dataset, metric) in zip(axes, places, strict=False):
         mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
         for rule in dict.fromkeys(r.setting["rule"] for r in mine):
