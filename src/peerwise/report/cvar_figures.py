@@ -135,6 +135,7 @@ def _alphas(tasks: Tasks) -> Figure:
             axis.errorbar(at, middle, half, marker="o", ms=4, capsize=3, **style)
         axis.set_title(f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", fontsize=10)
         axis.set_xlabel("α, the share of worst losses")
+        axis.set_xlim(0, 1)
         axis.set_ylabel("test accuracy, mean of nodes")
         axis.set_ylim(0, 1)
         axis.grid(alpha=0.25)
