@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
-from scipy.special import stdtrit
 
 from peerwise.experiments.ba_bfl import PAPER
 from peerwise.experiments.results import Record
 from peerwise.report.ba_bfl_figures import DRAW, GRAPHS, NAMES, SETS, allocation
-from peerwise.report.task_items import Grid, heading, show_items
+from peerwise.report.task_items import Grid, half_width, heading, show_items
 
 __all__ = ["markdown", "show"]
 
@@ -44,10 +42,8 @@ def _value(record: Record | None) -> str:
         return ""
     digits = ".3g" if record.metric in ("seconds_a_round", "rows") else ".3f"
     text = f"{record.value:{digits}}"
-    if record.std is None or record.reps < 2:
-        return text
-    half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)
-    return f"{text} ±{half:{digits}}"
+    half = half_width(record)
+    return text if half is None else f"{text} ±{half:{digits}}"
 
 
 def _toy(records: Sequence[Record]) -> list[Grid]:

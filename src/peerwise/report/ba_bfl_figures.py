@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from peerwise import metrics
 from peerwise.experiments.ba_bfl import TOY
 from peerwise.experiments.results import Record
 from peerwise.report.axes import legend_below, plain_numbers
 from peerwise.report.figures import panels
+from peerwise.report.task_items import half_width
 
 __all__ = ["DRAW", "GRAPHS", "MEASURES", "NAMES", "SETS", "allocation"]
 
@@ -121,7 +121,9 @@ def _by_layers(records: Sequence[Record]) -> Figure:
         mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
         for rule in dict.fromkeys(r.setting["rule"] for r in mine):
             points = sorted(
-                (r.setting["layers"], r.value, _half(r)) for r in mine if r.setting["rule"] == rule
+                (r.setting["layers"], r.value, half_width(r) or 0)
+                for r in mine
+                if r.setting["rule"] == rule
             )
             at, middle, half = (np.array(a, float) for a in zip(*points, strict=True))
             style: dict[str, Any] = {"color": COLOURS[rule], "label": NAMES[rule]}
@@ -135,16 +137,6 @@ def _by_layers(records: Sequence[Record]) -> Figure:
         axis.grid(alpha=0.25)
     legend_below(figure)
     return figure
-
-
-def _half(record: Record) -> float:
-    """The 95 % interval of the mean over replicas, to either side; 0 of one."""
-    if record.std is None or record.reps < 2:
-        return 0.0
-    # of two numbers with this mean and spread `confidence` gives the same as of the replicas
-    spread = np.resize([-1.0, 1.0], record.reps)
-    spread = spread * record.std / spread.std(ddof=1)
-    return float(metrics.confidence(spread)[1])
 
 
 def _graphs(records: Sequence[Record]) -> Figure:
@@ -165,7 +157,7 @@ def _graphs(records: Sequence[Record]) -> Figure:
             }
             at = [i for i, place in enumerate(places) if place in found]
             middle = [found[places[i]].value for i in at]
-            half = [_half(found[places[i]]) for i in at]
+            half = [half_width(found[places[i]]) or 0 for i in at]
             style: dict[str, Any] = {"color": COLOURS[variant], "label": NAMES[variant]}
             axis.errorbar(
                 at, middle, half, marker="o", ms=4, capsize=2, lw=0, elinewidth=1, **style

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
-from scipy.special import stdtrit
 
 from peerwise.experiments.cvar_cta import PAPER
 from peerwise.experiments.results import Record
 from peerwise.report.cvar_figures import DRAW, GRAPHS, NAMES, SETS
-from peerwise.report.task_items import Grid, heading, show_items
+from peerwise.report.task_items import Grid, half_width, heading, show_items
 
 __all__ = ["markdown", "show"]
 
@@ -46,10 +44,8 @@ def _value(record: Record | None, interval: bool = False) -> str:
     if record.metric == "consensus":
         return f"{record.value:.2g}"
     text = f"{round(record.value, 3) + 0.0:.3f}"  # 1 - 1 of many rows may be just below 0
-    if not interval or record.std is None or record.reps < FEW:
-        return text
-    half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)
-    return f"{text} ±{half:.3f}"
+    half = half_width(record) if interval and record.reps >= FEW else None
+    return text if half is None else f"{text} ±{half:.3f}"
 
 
 def _networks(records: Sequence[Record]) -> list[Grid]:

@@ -6,16 +6,14 @@ They are made of records, so that a folder whose cells are gone still shows its 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
-from scipy.special import stdtrit
 
 from peerwise.experiments.decdiff import PAPER, SHARES, table_of
 from peerwise.experiments.decdiff_claims import PAPER_TABLES
 from peerwise.experiments.results import Record
 from peerwise.report.decdiff_figures import DRAW, NAMES, SETS
 from peerwise.report.figures import save
-from peerwise.report.task_items import Grid, arrays_of, heading
+from peerwise.report.task_items import Grid, arrays_of, half_width, heading
 
 __all__ = ["markdown", "show"]
 
@@ -40,10 +38,8 @@ def _interval(record: Record | None) -> str:
     if record is None or record.value is None:
         return ""
     text = f"{record.value:.4f}"
-    if record.std is None or record.reps < 2:
-        return text
-    half = stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps)
-    return f"{text} ±{half:.4f}"
+    half = half_width(record)
+    return text if half is None else f"{text} ±{half:.4f}"
 
 
 def _printed(item: str, dataset: str, variant: str, share: float | None = None) -> str:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from scipy.special import stdtrit
 
 from peerwise.errors import BadFile
 from peerwise.experiments.items import TaskPaper
@@ -18,7 +19,7 @@ from peerwise.experiments.results import Record
 from peerwise.experiments.tasks import kept
 from peerwise.report.figures import save
 
-__all__ = ["Grid", "Kept", "arrays_of", "heading", "paper_of", "show_items"]
+__all__ = ["Grid", "Kept", "arrays_of", "half_width", "heading", "paper_of", "show_items"]
 
 Arrays = dict[str, np.ndarray]
 
@@ -67,6 +68,13 @@ class Grid(NamedTuple):
 def heading(paper: TaskPaper, item: str) -> str:
     """What stands above an item."""
     return f"{item.replace('-', ' ').capitalize()}. {paper.items[item].title}"
+
+
+def half_width(record: Record) -> float | None:
+    """Half the 95 % interval of a record's mean over replicas, as `metrics.confidence` has it."""
+    if record.std is None or record.reps < 2:
+        return None
+    return float(stdtrit(record.reps - 1, 0.975) * record.std / np.sqrt(record.reps))
 
 
 def show_items(
