@@ -80,7 +80,7 @@ COLOURS = {
 
 def _toy(records: Sequence[Record]) -> Figure:
     """Figure 1: the densities of the two Gaussians and of their barycenters."""
-    figure, (axis,) = panels(1, width=7.4, height=5.0, layout="constrained")
+    figure, (axis,) = panels(1, width=10.0, height=4.4, layout="constrained")
     x = np.linspace(-3.5, 5.5, 600)
     for mean, variance in zip(*TOY[:2], strict=True):
         axis.fill_between(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.85", lw=0)
@@ -96,7 +96,8 @@ def _toy(records: Sequence[Record]) -> Figure:
     axis.set_xlabel("weight")
     axis.set_ylabel("density")
     axis.set_title("Barycenters of N(0, 1) and N(2, 1/4) (grey), weights 1/2", fontsize=11)
-    legend_below(figure)
+    # beside the curves, which leave no corner free
+    axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     return figure
 
 

@@ -206,6 +206,8 @@ def _losses(tasks: Tasks) -> Figure:
         axis.grid(alpha=0.25)
         if axis.lines:
             axis.legend(fontsize=8, frameon=False)
+        else:
+            axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
     gaps.set_ylim(bottom=0)
     figure.suptitle("What loss does: 50 nodes, every link by itself, anew in every round")
     return figure
