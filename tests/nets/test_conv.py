@@ -7,8 +7,8 @@ import pytest
 from jax import lax
 
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.nets import cnn, lenet, network_of
-from peerwise.nets.conv import Convolution, Dropout, max_pool
+from peerwise.nets import cnn, conv, lenet, network_of
+from peerwise.nets.conv import Convolution, Dropout, banded, max_pool, patched
 
 KEY = jax.random.key(4)
 
@@ -49,6 +49,36 @@ def test_a_convolution_is_xlas_in_value_and_gradient(padding, channels, kernel):
         assert found[0].dtype == jnp.float64
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_lines_times_a_banded_matrix_are_patches_times_a_matrix(channels, kernel):
+    with jax.enable_x64(True):
+        x = jax.random.normal(KEY, (6, 9, channels), jnp.float64)
+        weight = jax.random.normal(KEY, (kernel, kernel, channels, 4), jnp.float64)
+
+        def all_of(product):
+            run = jax.value_and_grad(lambda x, w: jnp.sin(product(x, w)).sum(), (0, 1))
+            return [product(x, weight), *jax.tree.leaves(run(x, weight))]
+
+        for a, b in zip(all_of(banded), all_of(patched), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_a_gpu_takes_lines_where_channels_are_few(monkeypatch):
+    layer, large = Convolution(KEY, 6, 16, 5), Convolution(KEY, 32, 64, 3)
+    x, wide = jax.random.normal(KEY, (9, 9, 6)), jax.random.normal(KEY, (9, 9, 32))
+    before = layer(x), large(wide)
+    taken = []
+    monkeypatch.setattr(conv, "banded", lambda *a: taken.append(a) or banded(*a))
+    layer(x)
+    assert not taken  # on a CPU never
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    np.testing.assert_allclose(layer(x), before[0], rtol=1e-5, atol=1e-5)
+    assert len(taken) == 1
+    np.testing.assert_array_equal(large(wide), before[1])
+    assert len(taken) == 1
 
 
 @pytest.mark.parametrize("shape", [(6, 4, 1), (7, 5, 3)])

@@ -86,6 +86,7 @@ def learn(
     weight_decay: float = 1e-5,
     samples: int = 10,
     paper_init: bool = False,
+    moved: bool = False,
     prior: str = "standard",
     own_share: float | None = None,
     q: float = 1.0,
@@ -108,7 +109,7 @@ def learn(
     task = images(data, rows, test_rows, scale="unit")
     made = network(
         net, task.shape, task.classes, "pytorch",
-        bayesian_layers=layers, samples=samples, paper_init=paper_init,
+        bayesian_layers=layers, samples=samples, paper_init=paper_init, moved=moved,
     )  # fmt: skip
     method = ba_bfl(
         made, rule=rule, prior=prior, own_share=own_share, epochs=epochs, batch=batch, lr=lr,

@@ -5,6 +5,7 @@ from peerwise.nets.conv import cnn, lenet
 from peerwise.nets.dense import mlp
 from peerwise.nets.net import Net, network_of
 from peerwise.nets.registry import NETS, bayesian_network, network
+from peerwise.nets.vary import crop_and_flip
 
 __all__ = [
     "NETS",
@@ -13,6 +14,7 @@ __all__ = [
     "bayesian",
     "bayesian_network",
     "cnn",
+    "crop_and_flip",
     "divergence",
     "lenet",
     "mlp",

@@ -33,6 +33,7 @@ class Net(NamedTuple):
     size: int  # how many weights
     noisy: bool = False  # whether logits heeds its key: given in training
     samples: int = 0  # with how many keys it predicts; 0: once, without a key
+    vary: Callable[[Array, Array], Array] | None = None  # key, x -> x as trained on, or as it is
 
 
 @cache

@@ -10,6 +10,7 @@ from peerwise.nets.bayes import bayesian
 from peerwise.nets.conv import cnn, lenet
 from peerwise.nets.dense import mlp
 from peerwise.nets.net import Net, network_of
+from peerwise.nets.vary import crop_and_flip
 
 __all__ = ["NETS", "bayesian_network", "network"]
 
@@ -56,11 +57,13 @@ def network(
     bayesian_layers: int = 0,
     samples: int = 10,
     paper_init: bool = False,
+    moved: bool = False,
 ) -> Net:
     """The net called `name` of flat rows that hold images or features of `shape`.
 
     With `bayesian_layers`, its last dense layers are Bayesian (see `nets.bayesian`) and it predicts
-    by so many `samples`.
+    by so many `samples`. `moved`: it trains on images moved and mirrored at random
+    (`crop_and_flip`).
 
     >>> network("lenet", (28, 28), 10).size
     61706
@@ -68,7 +71,8 @@ def network(
     if name not in NETS:
         raise UnknownName("net", name, NETS)
     make = NETS[name](tuple(shape), classes, init)
-    return bayesian_network(make, math.prod(shape), classes, bayesian_layers, samples, paper_init)
+    net = bayesian_network(make, math.prod(shape), classes, bayesian_layers, samples, paper_init)
+    return net._replace(vary=crop_and_flip(shape)) if moved else net
 
 
 def bayesian_network(

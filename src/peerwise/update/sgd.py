@@ -232,8 +232,11 @@ def trainer(
     def step(now: Trained, rows: Shard) -> Trained:
         """One batch; a batch of nothing changes nothing."""
         key = None
-        if net.noisy:
+        if net.noisy or net.vary is not None:
             key = jax.random.fold_in(jax.random.wrap_key_data(now.key), -1 - now.steps)
+        if net.vary is not None and key is not None:
+            key, changes = jax.random.split(key)
+            rows = rows._replace(x=net.vary(changes, rows.x))
         slope_of = jax.value_and_grad(goal, has_aux=True)
         (_, found), slope = slope_of(now.weights, rows, key, now.prior)
         move, new = step_by.update(slope, now.optimiser, now.weights)
