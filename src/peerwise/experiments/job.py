@@ -24,7 +24,7 @@ from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 from peerwise.update.losses import LOSSES
 
-__all__ = ["Outcome", "Split", "run", "split"]
+__all__ = ["Outcome", "Split", "for_nets", "make_method", "make_net", "run", "split"]
 
 POOLED = ("rc", "ml", "pooled_net")  # methods that see all rows at once
 SERVER = ("federated_nb", "fedavg")  # methods with a server
@@ -102,7 +102,7 @@ def split(setting: Setting, repetition: int) -> Split:
     if s.precision == "float32":
         x = x.astype(np.float32)
     made = Split(x[:m], y[:m], owned, x[m:], y[m:], schema, shape)
-    return _for_nets(made) if s.method in NEURAL else made
+    return for_nets(made) if s.method in NEURAL else made
 
 
 def _takes(what: str, function: Any, arguments: int, options: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ def make_net(setting: Setting, part: Split) -> Net:
     return bayesian_network(make, math.prod(part.shape), classes, layers, s.samples, s.paper_init)
 
 
-def _for_nets(part: Split) -> Split:
+def for_nets(part: Split) -> Split:
     """Rows as a net reads them: categories one-hot, and nothing missing."""
     if np.isnan(part.x).any() or np.isnan(part.x_test).any():
         raise BadData(

@@ -7,20 +7,21 @@ releases; Gaussian noise of multiplier z composes to one of z / sqrt(T).
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Message, Method, Shard, State
+from peerwise.core import Array, Message, Method, Shard, State, Tree
 from peerwise.errors import BadSetting
 from peerwise.methods.crc import crc
 from peerwise.models.family import Model, log_posterior, moved
 from peerwise.privacy.budget import check_delta
 from peerwise.privacy.mechanism import gaussian, gaussian_sigma
 
-__all__ = ["noise_multiplier", "private_crc"]
+__all__ = ["clipped_update", "noise_multiplier", "private_crc"]
 
 
 def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
@@ -63,22 +64,37 @@ def private_crc(
 
 
 @cache
-def _private(model: Model, std: float, clip: float, options: tuple[tuple[str, Any], ...]) -> Method:
-    base = crc(model, **dict(options))
+def clipped_update(model: Model, clip: float) -> Callable[[Tree, Shard], tuple[Array, Array]]:
+    """value, shard -> the update without noise, and how often the model needed a guard.
 
-    def adapt(key: Array, state: State, shard: Shard) -> State:
+    One row more or less moves the update by `clip` at most.
+    """
+
+    def update(value: Tree, shard: Shard) -> tuple[Array, Array]:
         phi = model.features(shard.x)
-        prob = jnp.exp(log_posterior(model, state.value, shard.x))
+        prob = jnp.exp(log_posterior(model, value, shard.x))
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype)
         wrong = target - prob
         weight = shard.weight.astype(phi.dtype)
         norm = jnp.sqrt((wrong**2).sum(1) * (phi**2).sum(1)) * weight
         kept = jnp.minimum(1, clip / jnp.maximum(norm, 1e-30)) * weight
-        update = jnp.matmul((wrong * kept[:, None]).T, phi, precision="highest")
+        found = jnp.matmul((wrong * kept[:, None]).T, phi, precision="highest")
+        return found, model.theta(value).guards
+
+    return update
+
+
+@cache
+def _private(model: Model, std: float, clip: float, options: tuple[tuple[str, Any], ...]) -> Method:
+    base = crc(model, **dict(options))
+
+    update_of = clipped_update(model, clip)
+
+    def adapt(key: Array, state: State, shard: Shard) -> State:
+        update, guards = update_of(state.value, shard)
         if std:
-            scale = jnp.full(update.shape, std, phi.dtype)
-            update = update + gaussian(key, scale, jnp.float32).astype(phi.dtype)
-        guards = model.theta(state.value).guards
+            scale = jnp.full(update.shape, std, update.dtype)
+            update = update + gaussian(key, scale, jnp.float32).astype(update.dtype)
         memory = {**state.memory, "guards": state.memory["guards"] + guards}
         return State(moved(state.value, update), memory)
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -16,7 +17,7 @@ from peerwise.privacy import ledger_file
 from peerwise.privacy.budget import check_epsilon
 from peerwise.privacy.composition import SLACK, Charge, Spent, basic, check_charge, renyi
 
-__all__ = ["ACCOUNTANTS", "Ledger", "Overspent"]
+__all__ = ["ACCOUNTANTS", "Ledger", "Overspent", "about_ledger"]
 
 ACCOUNTANTS = ("basic", "rdp")  # how releases add up
 
@@ -104,12 +105,14 @@ class Ledger:
         group: str | None = None,
         part: str | None = None,
         multiplier: float | None = None,
+        inside: bool = False,
     ) -> int:
         """Pay for a release and return its receipt; Overspent, and nothing paid, if it is too much.
 
         `data` says what the release is about. Charges of one `group` with different `part`s, which
         must be about disjoint rows, cost as much as the dearest part. `multiplier` is the noise
-        multiplier of Gaussian noise. When this returns, the charge is on the disk.
+        multiplier of Gaussian noise. When this returns, the charge is on the disk; `inside` a
+        transaction of whoever shares the file, it is when that ends.
         """
         noise = None if multiplier is None else float(multiplier)
         charge = Charge(float(epsilon), float(delta), noise, group, part)
@@ -118,7 +121,8 @@ class Ledger:
             text = json.dumps(dict(parameters), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise BadSetting(f"the parameters of a charge must be plain values: {error}") from None
-        with self._lock, ledger_file.alone(self._db, self.path):
+        change = nullcontext() if inside else ledger_file.alone(self._db, self.path)
+        with self._lock, change:
             charges = self._charges()
             self._afford(charges, charge)
             cost = (charge.epsilon, charge.delta, noise)
@@ -201,6 +205,12 @@ class Ledger:
             f"{limit.epsilon:g} and {limit.delta:g}, left {left.epsilon:g} and {left.delta:g}, "
             f"needed in all {total.epsilon:g} and {total.delta:g}; ask for less"
         )
+
+
+def about_ledger(node: str, budget: Mapping[str, Any], schema: str | None) -> dict[str, str]:
+    """What a new ledger says about itself, for a file that is one among other things."""
+    given = {"epsilon": None, "delta": None, "accountant": None, **budget}
+    return {"node": node, "schema": _hash(schema), **_budget(given)}
 
 
 def _budget(given: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,601 @@
+"""A peer at work: it sends its letters, waits for its neighbours', learns, and writes it all down.
+
+Everything that must survive is in the store before anybody else may rely on it. Computing and the
+disk have a thread each, so that neighbours are answered at any time.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from peerwise.errors import PeerwiseError
+from peerwise.peer.identity import Identity
+from peerwise.peer.meters import Meters
+from peerwise.peer.node import Letter, Memory, Node
+from peerwise.peer.plan import Plan
+from peerwise.peer.store import Away, Place, Store
+from peerwise.peer.transport import Call, Code, Link, Refused, Server, told
+from peerwise.peer.wire import BadLetter, Envelope, Format, pack_tree, unpack_tree
+
+__all__ = ["Daemon", "Options"]
+
+log = logging.getLogger("peerwise.peer")
+POLL = 15.0  # seconds that a pull waits for a letter
+LEAST_WAIT = 0.2  # seconds: an adaptive deadline is not shorter
+PATIENCE = 4.0  # times the usual time that an adaptive deadline waits
+LOOK = 10  # rounds between two looks at the error on the node's own rows
+
+
+class Options:
+    """What is a peer's own business and not the charter's."""
+
+    def __init__(
+        self,
+        listen: str | None = None,
+        linger: float = 600.0,
+        call_timeout: float = 30.0,
+        held_out: Any = None,
+        addresses: dict[str, str] | None = None,
+    ):
+        self.listen, self.linger, self.call_timeout = listen, linger, call_timeout
+        self.held_out = held_out  # rows (x, y) in the charter's units to look at, or None
+        self.addresses = addresses or {}  # of neighbours, where not those of the charter
+
+
+class Daemon:
+    """One peer. `run` ends when all rounds are done, or with `stop`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        identity: Identity,
+        options: Options | None = None,
+        meters: Meters | None = None,
+    ):
+        self.plan, self.store, self.identity = plan, store, identity
+        self.options, self.meters = options or Options(), meters or Meters()
+        charter = plan.charter
+        self.charter, self.name = charter, plan.name
+        self.neighbours = charter.neighbours(plan.name)
+        self.place = Place(0, 0)
+        self.memory: Memory | None = None
+        self.node: Node | None = None
+        self.agreed: dict[str, Any] | None = None
+        self._format: Format | None = None
+        self._heard: dict[str, dict[Place, Letter]] = {name: {} for name in self.neighbours}
+        self._used: dict[str, int] = {}  # async: the newest round of each that was used
+        self._seen: dict[str, Place] = {}  # how far each neighbour has come
+        self._lags: dict[str, float] = {}  # seconds after which each is usually heard
+        self._outgoing: dict[str, deque[Away]] = {name: deque() for name in self.neighbours}
+        self._acknowledged: dict[str, Place] = {}
+        self._news = asyncio.Event()  # something came in
+        self._posted = {name: asyncio.Event() for name in self.neighbours}
+        self._closing = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._disk = ThreadPoolExecutor(1, "disk")
+        self._mind = ThreadPoolExecutor(1, "mind")
+        self._links: dict[str, Link] = {}
+        self._server: Server | None = None
+        self._troubles: dict[str, str] = {}
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End at the next moment at which nothing is half done."""
+        self._closing.set()
+
+    async def run(self) -> bool:
+        """Work until all rounds are done (True) or until told to stop (False)."""
+        tasks: list[asyncio.Task[Any]] = []
+        try:
+            await self._resume()
+            own = self.options.listen or self.charter.nodes[self.name].address
+            most = self.charter.limits.message_bytes
+            if own:
+                self._server = Server(self.identity, own, self.answer, most)
+                await self._server.start()
+            for name in self.neighbours:
+                address = self.options.addresses.get(name) or self.charter.nodes[name].address
+                if address:
+                    self._links[name] = Link(
+                        self.identity, name, address, self.charter.hash, most
+                    )
+                    tasks.append(asyncio.create_task(self._send(name)))
+                    if not own:
+                        tasks.append(asyncio.create_task(self._fetch(name)))
+            log.info("up", extra={"facts": {"at": own or "dials only", **self._where()}})
+            work = asyncio.create_task(self._work())
+            tasks.append(work)
+            closing = asyncio.create_task(self._closing.wait())
+            tasks.append(closing)
+            # a task that fails must not be waited for in vain
+            while not work.done() and not closing.done():
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done - {work, closing}:
+                    task.result()
+                    tasks.remove(task)
+            if work.done():
+                work.result()
+                await self._linger()
+            return work.done()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._server is not None:
+                await self._server.stop()
+            for link in self._links.values():
+                await link.close()
+            await self._in_disk(self._write_acknowledged)
+            self._mind.shutdown()
+            self._disk.shutdown()
+            log.info("down", extra={"facts": self._where()})
+
+    async def _in_disk(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
+
+    async def _in_mind(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._mind, work, *args)
+
+    def _where(self) -> dict[str, Any]:
+        return {"phase": self.place.phase, "round": self.place.round}
+
+    async def _resume(self) -> None:
+        """Go on where the file says, or begin."""
+        kept = await self._in_disk(self.store.progress)
+        if kept is None:
+            await self._in_mind(self._begin, 0, None, None)
+        else:
+            await self._in_mind(self._restore, *kept)
+        for name in self.neighbours:
+            self._outgoing[name].extend(await self._in_disk(self.store.unsent, name))
+        for (sender, place), body in (await self._in_disk(self.store.inbox)).items():
+            if place.phase == self.place.phase and sender in self._heard:
+                self._heard[sender][place] = self.format.decode(body)
+                self._saw(sender, place)
+
+    @property
+    def format(self) -> Format:
+        """How letters of this phase look."""
+        assert self._format is not None
+        return self._format
+
+    def _use(self, node: Node, memory: Memory, place: Place) -> None:
+        self.node, self.memory, self.place = node, memory, place
+        self._format = self._format_of(node, memory)
+
+    def _format_of(self, node: Node, memory: Memory) -> Format:
+        return Format(node.like(memory), self.charter.hash, self.charter.limits.message_bytes)
+
+    def _restore(self, place: Place, body: bytes) -> None:
+        text = self.store.about().get("agreed")
+        self.agreed = None if text is None else json.loads(text)
+        node = self.plan.node(place.phase, self.agreed)
+        # the shape of the state, without drawing or training anything
+        shape = node.shape()
+        self._use(node, unpack_tree(body, shape), place)
+
+    def _begin(self, phase: int, agreed: dict[str, Any] | None, done: Any) -> None:
+        """The first state and letters of a phase, paid for and on the disk at once."""
+        with self.store.transaction():
+            node, memory = self.plan.begin(phase, agreed, self.store.ledger)
+            form, place = self._format_of(node, memory), Place(phase, 0)
+            bodies = self._bodies(node, memory, form, place)
+            if agreed is not None:
+                self.store.set(agreed=json.dumps(agreed))
+            self.store.advance(place, pack_tree(memory), bodies, done)
+        self.agreed = agreed
+        self._use(node, memory, place)
+        self._queue = bodies
+
+    # -- learning --------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Round after round."""
+        while self.place.phase < self.plan.phases:
+            if self.place.round >= self.plan.rounds(self.place.phase):
+                break
+            await self._join()
+            clock = time.monotonic()
+            heard, missed = await self._gather(clock)
+            await self._in_mind(self._round, heard, missed, clock)
+            self._post()
+        self._finished.set()
+
+    def _round(self, heard: dict[str, tuple[Letter, int]], missed: list[str], clock: float) -> None:
+        """One round, from what was heard to what is on the disk."""
+        assert self.node is not None
+        assert self.memory is not None
+        phase, t = self.place
+        by_index = {self.charter.index(name): told for name, told in heard.items()}
+        memory = self.node.step(self.memory, t, by_index)
+        error = self._error(memory, t + 1)
+        seconds = time.monotonic() - clock
+        done = (self.place, sorted(heard), sorted(missed), seconds, error)
+        self.meters.round(phase, t + 1, len(heard), len(missed), seconds, error)
+        if t + 1 >= self.plan.rounds(phase) and not self.plan.learns(phase):
+            self._begin(phase + 1, self.plan.agreed(memory), done)
+            self._heard = {name: {} for name in self.neighbours}
+            log.info("agreed", extra={"facts": self._where()})
+            return
+        place = Place(phase, t + 1)
+        bodies: dict[str, bytes] = {}
+        if place.round < self.plan.rounds(phase):
+            bodies = self._bodies(self.node, memory, self.format, place)
+        lag = self.plan.channel.lag if self.plan.channel is not None else 0
+        with self.store.transaction():
+            self.plan.pay(phase, self.store.ledger)
+            self.store.advance(place, pack_tree(memory), bodies, done, keep=lag + 1)
+            self._write_acknowledged_inside()
+        self.memory, self.place, self._queue = memory, place, bodies
+        for letters in self._heard.values():
+            for old in [p for p in letters if p.round + lag < place.round and not self._lasting]:
+                del letters[old]
+        if self.store.ledger is not None:
+            self.meters.spent(self.store.ledger.total().epsilon)
+        log.info(
+            "round",
+            extra={"facts": {"phase": phase, "round": t + 1, "heard": len(heard),
+                             "missed": missed, "seconds": round(seconds, 4), "error": error}},
+        )  # fmt: skip
+
+    @property
+    def _lasting(self) -> bool:
+        """Whether letters stay until newer ones come."""
+        return self.charter.rounds.mode == "async" and self.plan.learns(self.place.phase)
+
+    def _bodies(
+        self, node: Node, memory: Memory, form: Format, place: Place
+    ) -> dict[str, bytes]:
+        """The letters of a round as bytes; those that are equal are the same bytes."""
+        letters = node.letters(memory, place.round)
+        envelope = Envelope(self.name, *place)
+        same: dict[int, bytes] = {}
+        bodies = {}
+        for j, letter in letters.items():
+            key = id(letter.message) if letter.part is None else -1 - j
+            if key not in same:
+                same[key] = form.encode(letter, envelope)
+            bodies[self.charter.names[j]] = same[key]
+        return bodies
+
+    def _error(self, memory: Memory, t: int) -> float | None:
+        """On rows held out, or on the node's own; seldom, for it costs a pass over them."""
+        assert self.node is not None
+        if not self.plan.learns(self.place.phase):
+            return None
+        if t % LOOK and t != self.plan.rounds(self.place.phase):
+            return None
+        x, y = self.options.held_out or (self.plan.x, self.plan.y)
+        return self.node.error(memory, self.plan.encoded(x, self.agreed), y)
+
+    # -- hearing ---------------------------------------------------------------------------------
+
+    async def _gather(self, clock: float) -> tuple[dict[str, tuple[Letter, int]], list[str]]:
+        """The letters of this round and the neighbours that have none."""
+        mode = self.charter.rounds.mode if self.plan.learns(self.place.phase) else "wait"
+        if mode == "async":
+            return await self._newest(clock)
+        limit = math.inf if mode == "wait" else self.charter.rounds.deadline
+        while True:
+            self._news.clear()
+            waiting = [n for n in self.neighbours if self.place not in self._heard[n]]
+            passed = time.monotonic() - clock
+            if mode == "deadline" and self.charter.rounds.adaptive:
+                limit = self._adapted(waiting)
+            if not waiting or passed >= limit:
+                break
+            try:
+                await asyncio.wait_for(self._news.wait(), min(limit - passed, 60.0))
+            except TimeoutError:
+                if mode == "wait":
+                    log.info("waiting", extra={"facts": {**self._where(), "for": waiting}})
+        assert self.node is not None
+        wanted = await self._in_mind(self.node.wanted, self.place.round)
+        heard: dict[str, tuple[Letter, int]] = {}
+        for j, sent in wanted.items():
+            name = self.charter.names[j]
+            letter = self._heard[name].get(Place(self.place.phase, sent))
+            if letter is not None:
+                heard[name] = letter, sent
+        return heard, waiting
+
+    def _adapted(self, waiting: list[str]) -> float:
+        """How long the rest is worth waiting for: some times as long as it usually takes."""
+        usual = [self._lags.get(name, math.inf) for name in waiting]
+        wait = max(LEAST_WAIT, PATIENCE * max(usual, default=0.0))
+        return min(wait, self.charter.rounds.deadline)
+
+    async def _newest(self, clock: float) -> tuple[dict[str, tuple[Letter, int]], list[str]]:
+        """The newest letter of each neighbour, once there is anything new."""
+        limit, bound = self.charter.rounds.deadline, self.charter.rounds.staleness
+
+        def newest(name: str) -> Place | None:
+            return max(self._heard[name], default=None)
+
+        while True:
+            self._news.clear()
+            fresh = any(
+                (p := newest(n)) is not None and p.round > self._used.get(n, -1)
+                for n in self.neighbours
+            )
+            passed = time.monotonic() - clock
+            if fresh or passed >= limit:
+                break
+            try:
+                await asyncio.wait_for(self._news.wait(), limit - passed)
+            except TimeoutError:
+                break
+        heard, missed = {}, []
+        for name in self.neighbours:
+            place = newest(name)
+            if place is None or self.place.round - place.round > bound:
+                missed.append(name)
+                continue
+            self._used[name] = place.round
+            heard[name] = self._heard[name][place], min(place.round, self.place.round)
+        return heard, missed
+
+    async def _join(self) -> None:
+        """A peer that was away goes on in the round in which its neighbours are."""
+        if self.charter.rounds.mode != "deadline" or not self.plan.learns(self.place.phase):
+            return
+        rounds = sorted(p.round for p in self._seen.values() if p.phase == self.place.phase)
+        if not rounds:
+            return
+        # with neighbours of whom more than half are honest, an honest one is as far
+        there = min(rounds[(len(rounds) - 1) // 2], self.plan.rounds(self.place.phase) - 1)
+        if there <= self.place.round + 1:
+            return
+        log.info("joins", extra={"facts": {**self._where(), "at": there}})
+        await self._in_mind(self._jump, there)
+        self._post()
+
+    def _jump(self, there: int) -> None:
+        assert self.node is not None
+        assert self.memory is not None
+        place = Place(self.place.phase, there)
+        bodies = self._bodies(self.node, self.memory, self.format, place)
+        with self.store.transaction():
+            self.store.advance(place, pack_tree(self.memory), bodies)
+        self.place, self._queue = place, bodies
+
+    def _saw(self, name: str, place: Place) -> None:
+        if place > self._seen.get(name, Place(-1, -1)):
+            self._seen[name] = place
+
+    async def answer(self, call: Call) -> bytes:
+        """What a caller is told; `Refused` where it has nothing to ask or to say here."""
+        try:
+            return await self._answered(call)
+        except Refused as error:
+            self.meters.refused(error.kind)
+            facts = {"caller": call.caller, "method": call.method, "why": error.why}
+            log.warning("refused", extra={"facts": facts})
+            raise
+
+    async def _answered(self, call: Call) -> bytes:
+        if call.caller not in self.neighbours:
+            why = f"'{call.caller}' is no neighbour of {self.name}"
+            raise Refused(Code.PERMISSION_DENIED, why, "stranger")
+        if call.method == "Hello":
+            return await self._hello(call)
+        if call.charter != self.charter.hash:
+            why = "another charter; say Hello with yours to learn what differs"
+            raise Refused(Code.FAILED_PRECONDITION, why, "charter")
+        if call.method == "Push":
+            await self.accept(call.caller, call.body)
+            return self._told()
+        return await self._handed(call)
+
+    def _told(self) -> bytes:
+        return json.dumps(self._where()).encode()
+
+    async def _hello(self, call: Call) -> bytes:
+        from peerwise.peer.charter import Charter
+
+        if call.charter != self.charter.hash:
+            try:
+                theirs = Charter.parse(call.body.decode())
+                differs = self.charter.difference(theirs) or "they are written differently"
+            except (PeerwiseError, UnicodeDecodeError) as error:
+                differs = str(error)
+            why = f"{self.name} has another charter than {call.caller}: {differs}"
+            raise Refused(Code.FAILED_PRECONDITION, why[:2000], "charter")
+        return self._told()
+
+    async def accept(self, sender: str, body: bytes) -> None:
+        """Check a letter and keep it; on the disk when this returns."""
+        self.meters.received(len(body))
+        try:
+            envelope = self.format.envelope(body)
+        except BadLetter as error:
+            raise Refused(Code.INVALID_ARGUMENT, str(error), "malformed") from None
+        if envelope.sender != sender:
+            why = f"a letter of '{envelope.sender}' from {sender}"
+            raise Refused(Code.PERMISSION_DENIED, why, "forged")
+        place = Place(envelope.phase, envelope.round)
+        if not self._timely(sender, place):
+            self.meters.refused("stale")
+            return  # the sender learns how far we are, and that is all it needs
+        try:
+            letter = self.format.decode(body)
+        except BadLetter as error:
+            raise Refused(Code.INVALID_ARGUMENT, str(error), "malformed") from None
+        try:
+            other = await self._in_disk(self.store.put, sender, place, body)
+        except PeerwiseError as error:
+            raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
+        if other:
+            why = f"another letter for phase {place.phase}, round {place.round} than before"
+            raise Refused(Code.ALREADY_EXISTS, why, "replayed")
+        if place >= self.place or self._lasting:
+            self._keep(sender, place, letter)
+
+    def _keep(self, sender: str, place: Place, letter: Letter) -> None:
+        if self._lasting:  # only the newest is of use
+            for old in [p for p in self._heard[sender] if p < place]:
+                del self._heard[sender][old]
+        self._heard[sender][place] = letter
+        self._saw(sender, place)
+        if place == self.place:
+            late = time.monotonic() - self._began
+            old_lag = self._lags.get(sender, late)
+            self._lags[sender] = 0.8 * old_lag + 0.2 * late
+        self._news.set()
+
+    def _timely(self, sender: str, place: Place) -> bool:
+        """Whether a letter is still or already of use; far ahead of us is refused."""
+        if place.phase > self.place.phase:
+            why = f"phase {place.phase}: still in phase {self.place.phase}"
+            raise Refused(Code.UNAVAILABLE, why, "early")
+        if place.phase < self.place.phase:
+            return False
+        rounds = self.plan.rounds(place.phase)
+        if place.round >= rounds:
+            why = f"round {place.round} of {rounds}"
+            raise Refused(Code.INVALID_ARGUMENT, why, "future")
+        if self._lasting:
+            return place > max(self._heard[sender], default=Place(-1, -1))
+        if place.round > self.place.round + self.charter.limits.ahead:
+            if self.charter.rounds.mode == "deadline":
+                self._saw(sender, place)  # we may be the one that is behind
+            why = f"round {place.round}, far ahead of round {self.place.round}"
+            raise Refused(Code.FAILED_PRECONDITION, why, "future")
+        return place.round >= self.place.round
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    _queue: dict[str, bytes]
+    _began: float = 0.0
+
+    def _post(self) -> None:
+        """Hand the letters of a new round, which are on the disk, to those who send them."""
+        self._began = time.monotonic()
+        for name, body in self._queue.items():
+            line = self._outgoing[name]
+            if self.charter.rounds.mode != "wait" and self.plan.learns(self.place.phase):
+                line.clear()  # only the newest is of use
+            line.append(Away(name, self.place, body))
+            self._posted[name].set()
+        self._queue = {}
+
+    def _delivered(self, name: str, place: Place) -> None:
+        self._acknowledged[name] = max(place, self._acknowledged.get(name, place))
+        line = self._outgoing[name]
+        while line and line[0].place <= place:
+            self.meters.sent(len(line.popleft().body))
+
+    def _write_acknowledged_inside(self) -> None:
+        for name, place in list(self._acknowledged.items()):
+            self.store.acknowledge(name, place, inside=True)
+        self._acknowledged = {}
+
+    def _write_acknowledged(self) -> None:
+        if self._acknowledged:
+            with self.store.transaction():
+                self._write_acknowledged_inside()
+
+    async def _send(self, name: str) -> None:
+        """Push letters to one neighbour, oldest first, until it has them."""
+        link, wait, greeted = self._links[name], 0.05, False
+        while True:
+            line = self._outgoing[name]
+            if not line and greeted:
+                self._posted[name].clear()
+                await self._posted[name].wait()
+                continue
+            try:
+                if not greeted:
+                    self._learn(name, await link.call("Hello", self.charter.text().encode(), 10.0))
+                    greeted = True
+                    continue
+                letter = line[0]
+                answer = await link.call("Push", letter.body, self.options.call_timeout)
+            except grpc.aio.AioRpcError as error:
+                greeted = greeted and error.code() is not Code.UNAVAILABLE
+                self._trouble(name, error)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, 2.0)
+                continue
+            wait = 0.05
+            self._troubles.pop(name, None)
+            self._learn(name, answer)
+            self._delivered(name, letter.place)
+
+    def _trouble(self, name: str, error: Any) -> None:
+        """Say once why a neighbour cannot be told anything, until it can or the reason changes."""
+        why = f"{error.code().name}: {error.details()}"
+        if self._troubles.get(name) != why:
+            self._troubles[name] = why
+            log.warning("cannot send", extra={"facts": {"to": name, "why": why[:500]}})
+
+    def _learn(self, name: str, answer: bytes) -> None:
+        facts = told(answer)
+        phase, t = facts.get("phase"), facts.get("round")
+        if isinstance(phase, int) and isinstance(t, int) and 0 <= t < 1 << 40:
+            self._saw(name, Place(phase, t))
+            self._news.set()
+
+    async def _fetch(self, name: str) -> None:
+        """Pull letters from one neighbour, for a peer that nobody can dial."""
+        link, wait = self._links[name], 0.05
+        have = max(self._heard[name], default=Place(self.place.phase, self.place.round - 1))
+        while True:
+            last = self._finished.is_set()
+            asked = {"phase": have.phase, "round": have.round, "wait": 0.0 if last else POLL}
+            try:
+                body = await link.call("Pull", json.dumps(asked).encode(), POLL + 10.0)
+                if body and not body.startswith(b"{"):
+                    envelope = self.format.envelope(body)
+                    await self.accept(name, body)
+                    have = max(have, Place(envelope.phase, envelope.round))
+                wait = 0.05
+                if last:
+                    self._outgoing.setdefault(name, deque())
+                    return
+            except (grpc.aio.AioRpcError, Refused, BadLetter) as error:
+                if isinstance(error, grpc.aio.AioRpcError):
+                    self._trouble(name, error)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, 2.0)
+
+    async def _handed(self, call: Call) -> bytes:
+        """The next letter for a neighbour that pulls, once there is one."""
+        asked = told(call.body)
+        phase, t, wait = (asked.get(k) for k in ("phase", "round", "wait"))
+        if not (isinstance(phase, int) and isinstance(t, int) and isinstance(wait, int | float)):
+            raise Refused(Code.INVALID_ARGUMENT, "a pull names phase, round and wait", "malformed")
+        self._delivered(call.caller, Place(phase, t))
+        until = time.monotonic() + min(max(float(wait), 0.0), POLL)
+        while not self._outgoing[call.caller]:
+            left = until - time.monotonic()
+            if left <= 0 or self._closing.is_set():
+                return self._told()
+            self._posted[call.caller].clear()
+            try:
+                await asyncio.wait_for(self._posted[call.caller].wait(), left)
+            except TimeoutError:
+                return self._told()
+        return self._outgoing[call.caller][0].body
+
+    async def _linger(self) -> None:
+        """Stay until all neighbours have the last letters, or for as long as told."""
+        until = time.monotonic() + self.options.linger
+        while any(self._outgoing.values()) and time.monotonic() < until:
+            if self._closing.is_set():
+                return
+            await asyncio.sleep(0.02)
+        left = [name for name, line in self._outgoing.items() if line]
+        if left:
+            log.warning("left before all had the last letter", extra={"facts": {"to": left}})

@@ -1,0 +1,60 @@
+"""What a peer counts, for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from peerwise.errors import BadSetting
+
+__all__ = ["Meters"]
+
+
+class Meters:
+    """Counters of one peer."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        told = {"registry": self.registry}
+        self._round = Gauge("peerwise_round", "Rounds done in this phase", **told)
+        self._phase = Gauge("peerwise_phase", "Phase: the last one learns", **told)
+        self._heard = Gauge("peerwise_heard", "Neighbours heard in the last round", **told)
+        self._missed = Counter("peerwise_missed", "Letters that came too late or never", **told)
+        self._sent = Counter("peerwise_sent_bytes", "Bytes of acknowledged letters", **told)
+        self._received = Counter("peerwise_received_bytes", "Bytes of letters that came", **told)
+        self._refused = Counter("peerwise_refused", "Calls refused", ["why"], **told)
+        self._seconds = Histogram("peerwise_round_seconds", "Seconds of a round", **told)
+        self._error = Gauge("peerwise_error", "Error on the node's own rows", **told)
+        self._epsilon = Gauge("peerwise_epsilon_spent", "Privacy budget spent", **told)
+
+    def serve(self, port: int) -> None:
+        """Answer at a port of this machine, and of no other."""
+        try:
+            start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        except OSError as error:
+            raise BadSetting(f"cannot serve metrics at port {port}: {error.strerror}") from None
+
+    def round(
+        self, phase: int, t: int, heard: int, missed: int, seconds: float, error: float | None
+    ) -> None:
+        """A round is done."""
+        self._phase.set(phase)
+        self._round.set(t)
+        self._heard.set(heard)
+        self._missed.inc(missed)
+        self._seconds.observe(seconds)
+        if error is not None:
+            self._error.set(error)
+
+    def sent(self, size: int) -> None:
+        """A neighbour has a letter."""
+        self._sent.inc(size)
+
+    def received(self, size: int) -> None:
+        """A letter came, good or bad."""
+        self._received.inc(size)
+
+    def refused(self, why: str) -> None:
+        """A call was refused."""
+        self._refused.labels(why).inc()
+
+    def spent(self, epsilon: float) -> None:
+        """So much of the budget is spent."""
+        self._epsilon.set(epsilon)

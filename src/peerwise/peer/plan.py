@@ -1,0 +1,286 @@
+"""What a peer runs under a charter: the phases, and in each of them one node of the network."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+
+from peerwise import data, methods, runtime
+from peerwise.channel import Channel
+from peerwise.core import Array, Method, Shard, State
+from peerwise.data.scaling import rescaled
+from peerwise.errors import BadSetting
+from peerwise.experiments.job import Split, for_nets, make_method, make_net
+from peerwise.experiments.setting import NEURAL, PRIVATE
+from peerwise.methods.private_crc import clipped_update, noise_multiplier
+from peerwise.methods.total import total
+from peerwise.models.family import moved
+from peerwise.models.registry import PLAIN, check_rows, model_for
+from peerwise.models.tan import chow_liu, pair_counts
+from peerwise.peer.charter import Charter
+from peerwise.peer.node import Memory, Node
+from peerwise.privacy import Ledger, Noise, private_statistics, vetted
+
+__all__ = ["Plan"]
+
+RELEASED_ONCE = ("gossip_nb", "robust_nb")
+
+
+class _Inside:
+    """A ledger whose charges are part of the transaction that is open."""
+
+    def __init__(self, ledger: Ledger):
+        self._ledger = ledger
+
+    def check_schema(self, schema: str) -> None:
+        self._ledger.check_schema(schema)
+
+    def charge(self, *args: Any, **options: Any) -> int:
+        return self._ledger.charge(*args, **options, inside=True)
+
+
+class Plan:
+    """The phases of one node: first what must be agreed, if anything, then learning.
+
+    `table` holds the node's own rows; nothing of it leaves but what the method says. `noise` is
+    what makes releases private; a tape in its place repeats a run.
+    """
+
+    def __init__(
+        self,
+        charter: Charter,
+        name: str,
+        table: data.Table,
+        *,
+        channel: Channel | None = None,
+        noise: Noise = vetted,
+    ):
+        self.charter, self.name, self.index = charter, name, charter.index(name)
+        self.topology, self.setting = charter.topology(), charter.setting()
+        self.x, self.y = charter.rows(table)
+        self.channel, self._noise = channel, noise
+        if channel is not None:
+            channel.check(self.topology, charter.rounds.count)
+        agrees = charter.units == "agree" or self.setting.model == "tan"
+        agrees |= self.setting.model == "multinomial" and "length" not in self.setting.model_options
+        self.first = agrees and self.setting.method not in NEURAL or charter.units == "agree"
+        self.phases = 2 if self.first else 1
+        epsilon = self.setting.epsilon
+        self.private = self.setting.method in PRIVATE and epsilon is not None
+        if self.first and self.private:
+            raise BadSetting(
+                "what must be agreed first is an exact sum over rows, which no privacy budget "
+                "allows: give center and scale in the charter, and take naive_bayes"
+            )
+
+    def rounds(self, phase: int) -> int:
+        """How many rounds a phase has."""
+        if self.first and phase == 0:
+            return 3 * nx.diameter(self.charter.graph()) + 1
+        return self.charter.rounds.count
+
+    def learns(self, phase: int) -> bool:
+        """Whether this is the phase in which a model is learnt."""
+        return phase == self.phases - 1
+
+    def agreed(self, memory: Memory) -> dict[str, Any]:
+        """What the first phase found, as plain values that go into a file."""
+        return jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
+
+    def node(self, phase: int, agreed: Mapping[str, Any] | None = None) -> Node:
+        """The node of a phase, whose state goes on from somewhere."""
+        return self._made(phase, agreed, None)
+
+    def begin(
+        self, phase: int, agreed: Mapping[str, Any] | None = None, ledger: Ledger | None = None
+    ) -> tuple[Node, Memory]:
+        """The node of a phase that begins. Private statistics are drawn here, and paid for.
+
+        To be called in a transaction of the file of `ledger`, which also keeps what was drawn.
+        """
+        released = None
+        if self.learns(phase) and self.private:
+            if ledger is None:
+                raise BadSetting("a private method needs a budget: [privacy] in the charter")
+            if self.setting.method in RELEASED_ONCE:
+                released = self._released(ledger)
+            elif ledger.accountant == "basic":
+                self._charge(ledger, self.setting.rounds)
+        node = self._made(phase, agreed, released)
+        return node, node.begin()
+
+    def pay(self, phase: int, ledger: Ledger | None) -> None:
+        """Pay for what one more round tells, in the transaction that is open."""
+        per_round = ledger is not None and ledger.accountant != "basic"
+        if per_round and self.private and self.learns(phase) and self.setting.method == "private_crc":
+            assert ledger is not None
+            self._charge(ledger, 1)
+
+    def schema(self, agreed: Mapping[str, Any] | None = None) -> data.Schema:
+        """The features as the model sees them: with the units given or agreed."""
+        schema = self.charter.schema()
+        if agreed is None or self.charter.units != "agree":
+            return schema
+        count, first, second = (np.array(agreed[k], float) for k in ("count", "sum", "square"))
+        center = first / np.maximum(count, 1)
+        scale = np.sqrt(np.maximum(second / np.maximum(count, 1) - center**2, 0))
+        plain = self.setting.model in PLAIN and self.setting.method not in NEURAL
+        features = tuple(
+            f
+            if f.kind != "numeric" or plain
+            else replace(f, center=f.center + f.scale * c, scale=f.scale * (s if s > 0 else 1.0))
+            for f, c, s in zip(schema.features, center.tolist(), scale.tolist(), strict=True)
+        )
+        return replace(schema, features=features)
+
+    def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
+        """Rows in the charter's units as the model sees them."""
+        before, after = self.charter.schema(), self.schema(agreed)
+        center = np.array([(b.center - a.center) / a.scale
+                           for a, b in zip(before.features, after.features, strict=True)])  # fmt: skip
+        scale = np.array([b.scale / a.scale
+                          for a, b in zip(before.features, after.features, strict=True)])  # fmt: skip
+        seen = rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
+        return self._wide(seen, after).x if self.setting.method in NEURAL else seen
+
+    def _wide(self, x: np.ndarray, schema: data.Schema) -> Split:
+        y = np.zeros(len(x), np.int32)
+        return for_nets(Split(x, y, [], x[:0], y[:0], schema, x.shape[1:]))
+
+    def _made(
+        self, phase: int, agreed: Mapping[str, Any] | None, released: Any
+    ) -> Node:
+        told: dict[str, Any] = {"seed": self.setting.seed}
+        if self.first and phase == 0:
+            schema = self.charter.schema()
+            pairs = self.setting.model == "tan"
+            count = _count(schema.cardinalities, len(schema.classes), pairs)
+            shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))
+            return Node(total(count), self.topology, self.index, shard, precision="float64", **told)
+        x = self.encoded(self.x, agreed)
+        method, adapt = self._method(x, self.schema(agreed), agreed, released)
+        kind = np.float32 if self.setting.precision == "float32" else np.float64
+        shard = Shard(x.astype(kind), self.y, np.ones(len(self.y), kind))
+        runtime.check(
+            method, self.topology.n, self.topology, self.channel.lag if self.channel else 0, 1, [1],
+            "adapt",
+        )  # fmt: skip
+        return Node(
+            method, self.topology, self.index, shard, precision=self.setting.precision,
+            channel=self.channel, adapt=adapt, **told,
+        )  # fmt: skip
+
+    def _method(
+        self, x: np.ndarray, schema: data.Schema, agreed: Mapping[str, Any] | None, released: Any
+    ) -> tuple[Method, Any]:
+        s, rows, degree = self.setting, self.charter.limits.rows, self.topology.slots
+        if s.method in NEURAL:
+            part = Split(x, self.y, [], x[:0], self.y[:0], schema, x.shape[1:])
+            return make_method(s, make_net(s, part), rows, degree), None
+        options: dict[str, Any] = {}
+        if agreed is not None and s.model == "tan":
+            options["parents"] = tuple(chow_liu(np.array(agreed["pairs"]), schema.cardinalities))
+        if agreed is not None and s.model == "multinomial":
+            rows_in_all = max(float(np.max(agreed["count"])), 1.0)
+            options["length"] = max(float(np.sum(agreed["sum"])) / rows_in_all, 1.0)
+        model = model_for(schema, s.model, **{**options, **s.model_options})
+        check_rows(model, x, schema)
+        if not self.private:
+            return make_method(s, model, rows, degree), None
+        if s.method == "private_crc":
+            return make_method(s, model, rows, degree), self._noised(model)
+        draw = released or _nothing(model.classes, model.size)
+        if s.method == "robust_nb":
+            return methods.robust_nb(model, released=draw), None
+        cumulative = {"degree": degree} if s.counter == "cumulative" else {}
+        return methods.gossip_nb(model, counter=s.counter, released=draw, **cumulative), None
+
+    def _released(self, ledger: Ledger) -> Any:
+        """This node's statistics with noise that no seed repeats, drawn once and paid for."""
+        s, schema = self.setting, self.charter.schema()
+        bounds: dict[str, Any] = {}
+        for told, feature in zip(self.charter.features, schema.features, strict=True):
+            if feature.kind == "categorical":
+                bounds[feature.name] = feature.categories
+            elif told.low is not None and told.high is not None:
+                bounds[feature.name] = (told.low, told.high)
+            else:
+                raise BadSetting(
+                    f"a private release needs public bounds: give low and high of "
+                    f"'{feature.name}' in the charter"
+                )
+        made = private_statistics(
+            self.x, self.y, schema, epsilon=float(s.epsilon or math.inf), bounds=bounds,
+            ledger=_Inside(ledger), noise=self._noise, data="statistics of all rows",  # type: ignore[arg-type]
+        )  # fmt: skip
+        noisy = np.asarray(made.statistics.values)
+        return _constant(noisy, float(len(self.y)), float(s.epsilon or math.inf))
+
+    def _charge(self, ledger: Ledger, rounds: int) -> None:
+        from dp_accounting import get_epsilon_gaussian
+
+        s = self.setting
+        epsilon, delta = float(s.epsilon or math.inf), s.delta
+        each = noise_multiplier(epsilon, delta, s.rounds)
+        told = {"rounds": rounds, "clip": s.clip}
+        if rounds == s.rounds:
+            ledger.charge("gaussian", told, epsilon, delta, data="updates of all rounds", inside=True)
+            return
+        cost = float(get_epsilon_gaussian(each, delta))
+        ledger.charge(
+            "gaussian", told, cost, delta, data="update of a round", multiplier=each, inside=True
+        )
+
+    def _noised(self, model: Any) -> Any:
+        """The update of private CRC, with noise that does not come from a key."""
+        s = self.setting
+        std = noise_multiplier(float(s.epsilon or math.inf), s.delta, s.rounds) * s.clip
+        update = jax.jit(clipped_update(model, float(s.clip)))
+
+        def adapt(state: State, shard: Shard, t: int) -> State:
+            found, guards = update(state.value, shard)
+            exact = np.asarray(found, np.float64)
+            noisy = self._noise("gaussian", exact, std)
+            change = jnp.asarray(noisy, found.dtype)
+            memory = {**state.memory, "guards": state.memory["guards"] + guards}
+            return State(moved(state.value, change), memory)
+
+        return adapt
+
+
+@cache
+def _count(cardinalities: tuple[int, ...], classes: int, pairs: bool) -> Any:
+    """Counts, sums and sums of squares of every feature; of every pair of values for TAN."""
+    pairwise = pair_counts(cardinalities, classes) if pairs else None
+
+    def count(shard: Shard) -> dict[str, Array]:
+        known = ~jnp.isnan(shard.x)
+        x, w = jnp.where(known, shard.x, 0), shard.weight[:, None]
+        found = {"count": (known * w).sum(0), "sum": (x * w).sum(0), "square": (x * x * w).sum(0)}
+        if pairwise is not None:
+            found["pairs"] = pairwise(shard.x, shard.y, shard.weight)
+        return found
+
+    return count
+
+
+def _constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
+    """A release that was drawn before."""
+
+    def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
+        kind = shard.x.dtype
+        told = {"size": size, "noise": 0.0, "epsilon": epsilon}
+        return jnp.asarray(noisy, kind), {k: jnp.asarray(v, kind) for k, v in told.items()}
+
+    return draw
+
+
+def _nothing(classes: int, size: int) -> Any:
+    return _constant(np.zeros((classes, size)), 0.0, 0.0)
+

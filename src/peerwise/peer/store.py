@@ -1,0 +1,267 @@
+"""All that a peer must not lose, in one SQLite file: state, round, letters, budget.
+
+Every round is one transaction. A letter is on the disk before it is sent, and one that came is on
+the disk before it is acknowledged; after a crash the same bytes are sent again.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple, Self
+
+from peerwise.errors import BadFile
+from peerwise.privacy import Ledger, ledger_file
+from peerwise.privacy.ledger import about_ledger
+
+__all__ = ["Away", "Place", "Store", "now"]
+
+FILE = "peer.db"
+KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
+TABLES = """
+CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS progress (
+    id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL,
+    state BLOB NOT NULL, time TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS inbox (
+    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL,
+    time TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
+);
+CREATE TABLE IF NOT EXISTS bodies (hash TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (
+    receiver TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
+    bytes INTEGER NOT NULL, made TEXT NOT NULL, acknowledged TEXT,
+    PRIMARY KEY (receiver, phase, round)
+);
+CREATE TABLE IF NOT EXISTS rounds (
+    phase INTEGER NOT NULL, round INTEGER NOT NULL, heard TEXT NOT NULL, missed TEXT NOT NULL,
+    seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, PRIMARY KEY (phase, round)
+);
+"""
+
+
+class Place(NamedTuple):
+    """How far a peer has come."""
+
+    phase: int
+    round: int
+
+
+class Away(NamedTuple):
+    """A letter that is to be sent."""
+
+    receiver: str
+    place: Place
+    body: bytes
+
+
+def now() -> str:
+    """The time, to write down."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Store:
+    """The file of one peer; make one with `Store.open`."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path, ledger: Ledger | None):
+        self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        node: str,
+        charter: str,
+        charter_text: str,
+        data: str,
+        budget: Mapping[str, Any] | None = None,
+        schema: str | None = None,
+    ) -> Self:
+        """The file in `folder`, made where there is none; refused where it is somebody else's.
+
+        `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
+        accountant) makes the file a privacy ledger too.
+        """
+        path = Path(folder) / FILE
+        fresh = not path.exists()
+        if fresh and path.with_name(path.name + "-wal").exists():
+            raise BadFile(f"{path} is gone but its '-wal' is there; put back the file itself")
+        if fresh and budget is not None:
+            ledger_file.create(path, about_ledger(node, budget, schema))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            db = ledger_file.connect(path)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA busy_timeout = 10000")
+        except (OSError, sqlite3.Error) as error:
+            raise BadFile(f"cannot open the state {path}: {error}") from None
+        try:
+            ledger = None
+            if budget is not None:
+                told = ledger_file.verify(db, path)
+                ledger = Ledger(db, path, told)
+            made = cls(db, path, ledger)
+            with made.transaction():
+                for statement in TABLES.split(";"):
+                    db.execute(statement)
+            made._mine({"node": node, "charter": charter, "data": data, "text": charter_text})
+        except sqlite3.Error as error:
+            db.close()
+            raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
+        except BaseException:
+            db.close()
+            raise
+        return made
+
+    @classmethod
+    def look(cls, folder: str | Path) -> Self:
+        """The file in `folder`, to read only."""
+        path = Path(folder) / FILE
+        if not path.exists():
+            raise BadFile(f"there is no peer's state in {folder}: {FILE} is missing")
+        try:
+            db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10, isolation_level=None,
+                                 check_same_thread=False)  # fmt: skip
+            names = {n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+            if not {"peer", "outbox", "progress"} <= names:
+                raise BadFile(f"{path} is not a peer's state")
+            ledger = Ledger(db, path, ledger_file.verify(db, path)) if "releases" in names else None
+        except sqlite3.Error as error:
+            raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
+        return cls(db, path, ledger)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What happens inside is on the disk when it ends, or not at all."""
+        with self._lock, ledger_file.alone(self._db, self.path):
+            yield
+
+    def about(self) -> dict[str, str]:
+        """Whose file this is."""
+        with self._lock:
+            return dict(self._db.execute("SELECT key, value FROM peer").fetchall())
+
+    def progress(self) -> tuple[Place, bytes] | None:
+        """How far the peer has come and its state then; None before it began."""
+        with self._lock:
+            row = self._db.execute("SELECT phase, round, state FROM progress").fetchone()
+        return None if row is None else (Place(row[0], row[1]), bytes(row[2]))
+
+    def advance(
+        self,
+        place: Place,
+        state: bytes,
+        letters: Mapping[str, bytes],
+        done: tuple[Place, Iterable[str], Iterable[str], float, float | None] | None = None,
+        keep: int = 1,
+    ) -> None:
+        """Go to `place`: state, the letters of its round, and what the round before was like.
+
+        To be called in a transaction, with the charges of what the letters tell. `done`: place,
+        who was heard, who was missed, seconds, error. `keep` rounds of the inbox stay.
+        """
+        self._db.execute(
+            "INSERT OR REPLACE INTO progress VALUES (1, ?, ?, ?, ?)", (*place, state, now())
+        )
+        for receiver, body in letters.items():
+            mark = hashlib.sha256(body).hexdigest()
+            self._db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (mark, body))
+            self._db.execute(
+                "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, NULL)",
+                (receiver, *place, mark, len(body), now()),
+            )
+        if done is not None:
+            was, heard, missed, seconds, error = done
+            self._db.execute(
+                "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*was, " ".join(heard), " ".join(missed), seconds, error, now()),
+            )
+        self._db.execute(
+            "DELETE FROM inbox WHERE phase < ? OR (phase = ? AND round < ?)",
+            (place.phase, place.phase, place.round + 1 - keep),
+        )
+        self._db.execute(
+            "DELETE FROM bodies WHERE hash NOT IN (SELECT hash FROM outbox WHERE phase > ? OR "
+            "(phase = ? AND round > ?) OR acknowledged IS NULL)",
+            (place.phase, place.phase, place.round - KEEP),
+        )
+
+    def put(self, sender: str, place: Place, body: bytes) -> bool:
+        """Keep a letter that came; whether the same place held other bytes before."""
+        with self.transaction():
+            old = self._db.execute(
+                "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
+                (sender, *place),
+            ).fetchone()
+            if old is not None:
+                return bytes(old[0]) != body
+            self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
+                             (sender, *place, body, now()))  # fmt: skip
+        return False
+
+    def inbox(self) -> dict[tuple[str, Place], bytes]:
+        """All letters that came and are not used up."""
+        with self._lock:
+            rows = self._db.execute("SELECT sender, phase, round, body FROM inbox").fetchall()
+        return {(sender, Place(phase, t)): bytes(body) for sender, phase, t, body in rows}
+
+    def unsent(self, receiver: str) -> list[Away]:
+        """Letters that a neighbour has not acknowledged, oldest first."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
+                "AND acknowledged IS NULL ORDER BY phase, round",
+                (receiver,),
+            ).fetchall()
+        return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
+
+    def acknowledge(self, receiver: str, place: Place, inside: bool = False) -> None:
+        """A neighbour has everything up to a place; `inside` a transaction that is open."""
+        with nullcontext() if inside else self.transaction():
+            self._db.execute(
+                "UPDATE outbox SET acknowledged = ? WHERE receiver = ? AND acknowledged IS NULL "
+                "AND (phase < ? OR (phase = ? AND round <= ?))",
+                (now(), receiver, place.phase, place.phase, place.round),
+            )
+
+    def set(self, **facts: str) -> None:
+        """Write down something about this peer, in the transaction that is open."""
+        self._db.executemany("INSERT OR REPLACE INTO peer VALUES (?, ?)", facts.items())
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query finds, for those who look at the file."""
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        """Let the file go."""
+        with self._lock:
+            self._db.close()
+
+    def _mine(self, facts: dict[str, str]) -> None:
+        """Refuse the state of another node, charter or data file; write ours in a new one."""
+        old = self.about()
+        if not old:
+            with self.transaction():
+                self.set(**facts, made=now())
+            return
+        if old["node"] != facts["node"]:
+            raise BadFile(
+                f"{self.path} is the state of node '{old['node']}', not of '{facts['node']}'; give "
+                "another --state"
+            )
+        if old["charter"] != facts["charter"]:
+            raise BadFile(
+                f"{self.path} was begun under another charter; go on with that one, or give "
+                "another --state"
+            )
+        if old["data"] != facts["data"]:
+            raise BadFile(
+                f"the data are not those with which {self.path} was begun: what was learnt and "
+                "released is of the old rows. Put them back, or give another --state"
+            )

@@ -1,0 +1,158 @@
+"""Letters as bytes: safetensors under an exact schema, so that nothing else gets in.
+
+Size and header are checked before anything is parsed, then names, types and shapes, then that every
+number is one: safetensors itself takes NaN, a shape of [0, 2^60] and 100,000 empty tensors.
+"""
+
+import json
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import safetensors
+from safetensors.numpy import save
+
+from peerwise.core import Tree
+from peerwise.errors import PeerwiseError
+
+__all__ = ["BadLetter", "Envelope", "Format", "pack_tree", "unpack_tree"]
+
+VERSION = "1"
+HEADER = 4096  # bytes of a header, and as many for every few tensors
+PER_TENSOR = 512
+TYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32,
+    "U32": np.uint32, "U8": np.uint8, "BOOL": np.bool_,
+}  # fmt: skip
+NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
+
+
+class BadLetter(PeerwiseError):
+    """Bytes that are no letter of this federation."""
+
+
+class Envelope(NamedTuple):
+    """What is written on a letter."""
+
+    sender: str
+    phase: int
+    round: int
+
+
+def _named(tree: Tree) -> dict[str, np.ndarray]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path) or ".": np.asarray(leaf) for path, leaf in leaves}
+
+
+class Format:
+    """How letters of one phase look: made from a letter of the right shape."""
+
+    def __init__(self, like: Tree, charter: str, most: int):
+        self._structure = jax.tree.structure(like)
+        self._want = {
+            name: (NAMES[a.dtype], list(a.shape)) for name, a in sorted(_named(like).items())
+        }
+        self._order = list(_named(like))
+        self._charter, self._most = charter, most
+        self.bytes = sum(
+            np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
+        )
+
+    def encode(self, letter: Tree, envelope: Envelope) -> bytes:
+        """The letter as bytes, always the same for the same letter."""
+        written = {
+            "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
+            "phase": str(envelope.phase), "round": str(envelope.round),
+        }  # fmt: skip
+        body = save(_named(letter), metadata=written)
+        if len(body) > self._most:
+            raise BadLetter(
+                f"a letter has {len(body)} bytes, more than the charter's limits.message_bytes "
+                f"({self._most}); raise it for all, or take a smaller model"
+            )
+        return body
+
+    def envelope(self, body: bytes) -> Envelope:
+        """What is written on a letter, after everything but its numbers was checked."""
+        header = self._header(body)
+        written = header.pop("__metadata__", None)
+        if not isinstance(written, dict) or written.get("peerwise") != VERSION:
+            raise BadLetter("not a letter of this version of Peerwise")
+        if written.get("charter") != self._charter:
+            raise BadLetter("written under another charter")
+        self._check(header, len(body))
+        return Envelope(
+            str(written.get("from")), _count(written, "phase"), _count(written, "round")
+        )
+
+    def decode(self, body: bytes) -> Tree:
+        """The letter in bytes that `envelope` has let through; refused where a number is none."""
+        try:
+            found = dict(safetensors.deserialize(body))
+        except Exception as error:  # its own exception, which is no subclass of ours
+            raise BadLetter(f"no safetensors: {str(error)[:200]}") from None
+        arrays = []
+        for name in self._order:
+            kind, shape = self._want[name]
+            told = found[name]
+            array = np.frombuffer(told["data"], TYPES[kind]).reshape(shape)
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise BadLetter(f"'{name}' holds NaN or infinity")
+            arrays.append(array)
+        return jax.tree.unflatten(self._structure, arrays)
+
+    def _header(self, body: bytes) -> dict[str, Any]:
+        if len(body) > self._most:
+            raise BadLetter(f"{len(body)} bytes, more than {self._most}")
+        if len(body) < 8:
+            raise BadLetter("too short")
+        length = int.from_bytes(body[:8], "little")
+        if length > HEADER + PER_TENSOR * len(self._want) or 8 + length > len(body):
+            raise BadLetter(f"a header of {length} bytes")
+        try:
+            header = json.loads(body[8 : 8 + length])
+        except (ValueError, RecursionError):
+            raise BadLetter("a header that is not JSON") from None
+        if not isinstance(header, dict):
+            raise BadLetter("a header that is no table")
+        return header
+
+    def _check(self, header: dict[str, Any], length: int) -> None:
+        """Names, types and shapes are exactly those expected."""
+        if len(header) != len(self._want):
+            raise BadLetter(f"{len(header)} tensors instead of {len(self._want)}")
+        for name, (kind, shape) in self._want.items():
+            told = header.get(name)
+            if not isinstance(told, dict):
+                raise BadLetter(f"'{name}' is missing")
+            if told.get("dtype") != kind or told.get("shape") != shape:
+                raise BadLetter(
+                    f"'{name}' is {told.get('dtype')!s:.20} {told.get('shape')!s:.60} instead of "
+                    f"{kind} {shape}"
+                )
+
+
+def _count(written: dict[str, Any], key: str) -> int:
+    text = written.get(key)
+    if not isinstance(text, str) or not text.isdecimal() or not text.isascii() or len(text) > 12:
+        raise BadLetter(f"'{key}' is no number")
+    return int(text)
+
+
+def pack_tree(tree: Tree) -> bytes:
+    """Any tree of arrays as bytes, for a node's own file."""
+    return save({name: np.asarray(a) for name, a in _named(tree).items()})
+
+
+def unpack_tree(body: bytes, like: Tree) -> Tree:
+    """The tree that `pack_tree` wrote; `like` says how its leaves hang together."""
+    found = dict(safetensors.deserialize(body))
+    leaves = []
+    for name, told in _named(like).items():
+        kind = found[name]["dtype"]
+        shape = found[name]["shape"]
+        if shape != list(told.shape) or TYPES[kind] != told.dtype:
+            raise BadLetter(f"'{name}' was kept as {kind} {shape}, not {told.dtype} {told.shape}")
+        leaves.append(np.frombuffer(found[name]["data"], TYPES[kind]).reshape(shape))
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
