@@ -1,0 +1,312 @@
+"""Who a node is: a key of its own, and a certificate that the federation's authority signed.
+
+Keys are on the curve P-256, which gRPC takes. A certificate begins five minutes before it is made,
+because the clocks of two machines are never quite the same.
+"""
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from peerwise.checkpoint import write_whole
+from peerwise.errors import BadFile, BadSetting
+from peerwise.peer.names import LONGEST, check_node
+
+__all__ = [
+    "Identity", "expires", "load_identity", "make_authority", "make_certificate", "name_of"
+]  # fmt: skip
+
+SKEW = timedelta(minutes=5)  # how far clocks may be apart
+CA, CA_KEY = "ca.pem", "ca.key"
+
+
+class Identity(NamedTuple):
+    """What a node shows and what it trusts, as PEM texts."""
+
+    node: str
+    certificate: bytes
+    key: bytes
+    authority: bytes
+
+
+def make_authority(folder: str | Path, name: str = "peerwise", days: int = 3650) -> Path:
+    """Make the key and the certificate that sign all others, as ca.key and ca.pem in a folder."""
+    home = Path(folder)
+    for path in (home / CA, home / CA_KEY):
+        if path.exists():
+            raise BadFile(
+                f"{path} is there already, and nodes may trust it; give another folder, or remove "
+                "it if no node does"
+            )
+    if not 0 < len(name) <= LONGEST:
+        raise BadSetting(f"the authority's name must have 1 to {LONGEST} characters, got {name!r}")
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _common_name(name)
+    start, end = _span(days)
+    made = (
+        _builder(subject, subject, key.public_key(), key.public_key(), start, end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    _write_key(home / CA_KEY, _key_text(key))
+    write_whole(home / CA, made.public_bytes(Encoding.PEM))
+    return home / CA
+
+
+def make_certificate(
+    folder: str | Path,
+    node: str,
+    out: str | Path | None = None,
+    days: int = 365,
+    hosts: Iterable[str] = (),
+    renew: bool = False,
+) -> Path:
+    """Make NODE.pem and NODE.key, signed by the authority in a folder, there or in `out`.
+
+    A key that is there is kept, and `renew` writes a new certificate for it in the old one's place.
+    `hosts` are more names or addresses that the node may be dialled by. `out` is given a copy of
+    ca.pem, so that it is all that the node needs.
+    """
+    check_node(node)
+    home, place = Path(folder), Path(folder if out is None else out)
+    authority, signer = _authority(home)
+    path, key_path = place / f"{node}.pem", place / f"{node}.key"
+    if path.exists() and not renew:
+        raise BadFile(f"{path} is there already; renew it to write a new one for the same key")
+    root = authority.public_bytes(Encoding.PEM)
+    if out is not None and (place / CA).exists() and _read(place / CA, "", "") != root:
+        raise BadFile(f"{place / CA} is another authority; give another folder for '{node}'")
+    fresh = not key_path.exists()
+    key = ec.generate_private_key(ec.SECP256R1()) if fresh else _load_key(key_path)[1]
+    start, end = _span(days)
+    names = [x509.DNSName(node), *(_host(h) for h in dict.fromkeys(hosts) if h != node)]
+    usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    made = (
+        _builder(
+            _common_name(node),
+            authority.subject,
+            key.public_key(),
+            signer.public_key(),
+            start,
+            min(end, authority.not_valid_after_utc),
+        )
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    if fresh:
+        _write_key(key_path, _key_text(key))
+    if place != home:
+        write_whole(place / CA, root)
+    write_whole(path, made.public_bytes(Encoding.PEM))
+    return path
+
+
+def load_identity(folder: str | Path, node: str) -> Identity:
+    """A node's certificate, its key and ca.pem from a folder, after checking that they fit."""
+    check_node(node)
+    home = Path(folder)
+    path = home / f"{node}.pem"
+    mend = f"make it with `peerwise network cert {node} --ca FOLDER`"
+    root_text = _read(home / CA, "certificate of the authority", "copy it from who signs")
+    text = _read(path, f"certificate of node '{node}'", mend)
+    key_text, key = _load_key(home / f"{node}.key")
+    root, own = _certificate(root_text, str(home / CA)), _certificate(text, str(path))
+    if _name(own, str(path)) != node:
+        raise BadFile(f"{path} is the certificate of '{_name(own, str(path))}', not of '{node}'")
+    if _public(own.public_key()) != _public(key.public_key()):
+        raise BadFile(f"{home / f'{node}.key'} is not the key of {path}; {mend}")
+    if not _signed(own, root):
+        raise BadFile(f"{path} was not signed by the authority {home / CA}; {mend}")
+    _check_time(root, str(home / CA), "make a new authority")
+    _check_time(own, str(path), f"renew it with `peerwise network cert {node} --renew --ca FOLDER`")
+    return Identity(node, text, key_text, root_text)
+
+
+def name_of(pem: bytes) -> str:
+    """The node that a certificate is of."""
+    return _name(_certificate(pem, "the certificate"), "the certificate")
+
+
+def expires(pem: bytes) -> datetime:
+    """When a certificate ends, with its time zone."""
+    return _certificate(pem, "the certificate").not_valid_after_utc
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _span(days: int) -> tuple[datetime, datetime]:
+    if not 1 <= days <= 36500:
+        raise BadSetting(f"days must be from 1 to 36500, got {days}")
+    return _now() - SKEW, _now() + timedelta(days=days)
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        pass
+    if not host or not host.isascii() or any(c.isspace() or c in ":/*" for c in host):
+        raise BadSetting(f"{host!r} is not a host; give a name or an address, without a port")
+    return x509.DNSName(host)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    signer: ec.EllipticCurvePublicKey,
+    start: datetime,
+    end: datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
+    )
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _authority(home: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    mend = f"make an authority with `peerwise network ca {home}`"
+    path = home / CA
+    root = _certificate(_read(path, "certificate of the authority", mend), str(path))
+    _check_time(root, str(path), "make a new authority in another folder")
+    _, key = _load_key(home / CA_KEY)
+    if _public(root.public_key()) != _public(key.public_key()):
+        raise BadFile(f"{home / CA_KEY} is not the key of {path}; restore the one that is")
+    return root, key
+
+
+def _certificate(pem: bytes, what: str) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise BadFile(f"{what} is not a certificate in PEM form: {error}") from None
+
+
+def _name(certificate: x509.Certificate, what: str) -> str:
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(found) != 1 or not isinstance(found[0].value, str):
+        raise BadFile(f"{what} names no node; make one with `peerwise network cert`")
+    return found[0].value
+
+
+def _signed(own: x509.Certificate, root: x509.Certificate) -> bool:
+    try:
+        own.verify_directly_issued_by(root)
+        basic = root.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (InvalidSignature, TypeError, ValueError, x509.ExtensionNotFound):
+        return False
+    return basic.ca
+
+
+def _check_time(certificate: x509.Certificate, what: str, mend: str) -> None:
+    start, end, now = certificate.not_valid_before_utc, certificate.not_valid_after_utc, _now()
+    if now < start:
+        raise BadFile(
+            f"{what} is valid from {_told(start)} and the clock here says {_told(now)}; set the "
+            "clock"
+        )
+    if now > end:
+        raise BadFile(
+            f"{what} expired at {_told(end)} and the clock here says {_told(now)}; {mend}"
+        )
+
+
+def _told(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _public(key: object) -> bytes:
+    """A public key as bytes, so that two can be compared."""
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return b""
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write_key(path: Path, text: bytes) -> None:
+    """Write a file that nobody else could read at any time, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def _read(path: Path, what: str, mend: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise BadFile(f"there is no {path}, the {what}; {mend}") from None
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error}") from None
+
+
+def _load_key(path: Path) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
+    """A key that only its owner can read."""
+    text = _read(path, "key", "copy it from where it was made, or make a new one")
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        raise BadFile(
+            f"{path} can be read by others (mode {mode:o}); keep it to yourself with `chmod 600 "
+            f"{path}`"
+        )
+    try:
+        key = load_pem_private_key(text, None)
+    except (TypeError, ValueError) as error:
+        raise BadFile(f"{path} is not a key in PEM form without a password: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise BadFile(f"{path} is not a key on an elliptic curve, which `peerwise network` makes")
+    return text, key

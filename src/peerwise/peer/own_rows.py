@@ -1,0 +1,87 @@
+"""A node's own rows as numbers, if they are what was agreed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from peerwise import data
+from peerwise.data.columns import Coded, factorise, read_column
+from peerwise.data.scaling import rescaled
+from peerwise.errors import BadData
+from peerwise.peer.terms import FeatureTerms, LimitTerms
+
+__all__ = ["own_rows"]
+
+
+def own_rows(
+    table: data.Table,
+    schema: data.Schema,
+    features: Sequence[FeatureTerms],
+    limits: LimitTerms,
+    dtype: type[np.floating],
+) -> tuple[np.ndarray, np.ndarray]:
+    """x [m, d] of `dtype` and y [m] int32; BadData says what is not as agreed, and where."""
+    if table.target != schema.target:
+        raise BadData(
+            f"the labels of '{table.name}' are its column '{table.target}' and the charter predicts"
+            f" '{schema.target}'; load the table with that target"
+        )
+    if isinstance(table.frame, pd.DataFrame):
+        for feature in features:
+            if feature.categories and feature.name in table.frame:
+                _known_categories(table.frame[feature.name], feature)
+    # plain numbers first: bounds are about the values that the file holds
+    plain = replace(
+        schema, features=tuple(replace(f, center=0.0, scale=1.0) for f in schema.features)
+    )
+    raw = data.encode(table, schema=plain)
+    for j, feature in enumerate(features):
+        _within(raw.x[:, j], feature)
+    _enough(raw.y, schema.classes, limits, table.name)
+    center = np.array([f.center for f in schema.features])
+    scale = np.array([f.scale for f in schema.features])
+    return rescaled(raw.x, center, scale).astype(dtype), raw.y
+
+
+def _known_categories(column: "pd.Series | pd.DataFrame", feature: FeatureTerms) -> None:
+    """Refuse an unseen category, also where gaps are allowed: it is no gap, it is a mistake."""
+    if isinstance(column, pd.DataFrame):
+        return  # two columns of one name; encoding says so
+    read = read_column(feature.name, column, None, unknown="?" not in feature.categories)
+    coded = read if isinstance(read, Coded) else factorise(read)
+    for i, text in enumerate(coded.texts):
+        if text not in feature.categories:
+            row = int(np.argmax(coded.codes == i))
+            raise BadData(
+                f"column '{feature.name}' holds '{text}' in row {row} (counted from 0), which is "
+                f"not one of: {', '.join(feature.categories)}; mend or remove the row"
+            )
+
+
+def _within(x: np.ndarray, feature: FeatureTerms) -> None:
+    low = -np.inf if feature.low is None else feature.low
+    high = np.inf if feature.high is None else feature.high
+    # NaN is a gap and lies nowhere
+    wrong = (x < low) | (x > high)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise BadData(
+            f"column '{feature.name}' holds {x[row]:g} in row {row} (counted from 0), which is not "
+            f"between {low:g} and {high:g}; mend or remove the row"
+        )
+
+
+def _enough(y: np.ndarray, classes: Sequence[str], limits: LimitTerms, name: str) -> None:
+    if len(y) < limits.least_rows:
+        raise BadData(
+            f"'{name}' has {len(y)} rows and the charter asks for at least {limits.least_rows}; "
+            "this node cannot take part with them"
+        )
+    for label, count in zip(classes, np.bincount(y, minlength=len(classes)).tolist(), strict=True):
+        if 0 < count < limits.least_count:
+            raise BadData(
+                f"'{name}' has {count} rows of class '{label}' and the charter asks for none or at "
+                f"least {limits.least_count}; remove them or take part with more"
+            )

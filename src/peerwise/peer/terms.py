@@ -1,0 +1,114 @@
+"""The sections of a charter, each checked by itself."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from peerwise.errors import BadSetting
+
+__all__ = ["FeatureTerms", "LimitTerms", "NodeTerms", "PrivacyTerms", "RoundTerms"]
+
+# "5" is no number and 1 is no truth: what peers must agree on is not guessed
+Whole = Annotated[int, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
+
+
+class FeatureTerms(BaseModel):
+    """One column: a number in units of (value - center) / scale, or one of `categories`.
+
+    A numeric feature with categories is a nominal column whose codes are used as numbers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    kind: Literal["numeric", "categorical"]
+    categories: tuple[str, ...] = ()
+    center: Number = 0.0
+    scale: Number = Field(1.0, gt=0)
+    low: Number | None = Field(None, description="the least value that is taken")
+    high: Number | None = Field(None, description="the greatest value that is taken")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        what = f"feature '{self.name}'"
+        if len(set(self.categories)) < len(self.categories):
+            raise BadSetting(f"{what} has a category twice; remove one")
+        if len(self.categories) < 2 and (self.categories or self.kind == "categorical"):
+            raise BadSetting(
+                f"{what} is {self.kind} with {len(self.categories)} categories; give at least 2 or "
+                "leave the feature out"
+            )
+        if self.kind == "categorical":
+            for key in ("center", "scale", "low", "high"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise BadSetting(f"{what} is categorical and has no {key}; remove it")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise BadSetting(
+                f"{what}: low must be less than high, got low = {self.low:g} and high = "
+                f"{self.high:g}"
+            )
+        return self
+
+
+class RoundTerms(BaseModel):
+    """How many rounds there are, and how long a node waits for its neighbours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: Whole = Field(64, ge=1, description="communication rounds")
+    seed: Whole = Field(0, ge=0, description="everything random follows from it")
+    mode: Literal["wait", "deadline", "async"] = Field(
+        "wait",
+        description="wait for every neighbour, for those in time, or take the newest of each",
+    )
+    deadline: Number = Field(30.0, gt=0, description="seconds that a round may last")
+    staleness: Whole = Field(8, ge=1, description="rounds after which a message has no say")
+
+
+class PrivacyTerms(BaseModel):
+    """The privacy budget that every node keeps a ledger of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: Number = Field(gt=0)
+    delta: Number = Field(0.0, ge=0, lt=1)
+    accountant: Literal["basic", "rdp"] = "basic"
+
+
+class LimitTerms(BaseModel):
+    """What a node must bring to take part, and what it takes from others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: Whole | None = Field(None, ge=1, description="rows in the whole network, as agreed")
+    least_rows: Whole = Field(1, ge=1, description="rows that a node must have")
+    least_count: Whole = Field(0, ge=0, description="rows that a class must have, or none")
+    message_bytes: Whole = Field(
+        64 * 2**20, ge=1024, lt=2**31, description="the largest message taken"
+    )
+    ahead: Whole = Field(2, ge=1, description="rounds that a message may be in the future")
+
+
+class NodeTerms(BaseModel):
+    """Where a node can be reached, if it can, and whom it talks to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: str | None = Field(None, description="host:port; none for a peer that only dials")
+    neighbours: tuple[str, ...]
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, address: str | None) -> str | None:
+        if address is None:
+            return None
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not 1 <= int(found[2]) <= 65535:
+            raise BadSetting(
+                f"{address!r} is not an address; write host:port with a port from 1 to 65535, as "
+                "in 'a.example.org:7400' or '[::1]:7400'"
+            )
+        return address
