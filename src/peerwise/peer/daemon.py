@@ -107,9 +107,7 @@ class Daemon:
             for name in self.neighbours:
                 address = self.options.addresses.get(name) or self.charter.nodes[name].address
                 if address:
-                    self._links[name] = Link(
-                        self.identity, name, address, self.charter.hash, most
-                    )
+                    self._links[name] = Link(self.identity, name, address, self.charter.hash, most)
                     tasks.append(asyncio.create_task(self._send(name)))
                     if not own:
                         tasks.append(asyncio.create_task(self._fetch(name)))
@@ -254,9 +252,7 @@ class Daemon:
         """Whether letters stay until newer ones come."""
         return self.charter.rounds.mode == "async" and self.plan.learns(self.place.phase)
 
-    def _bodies(
-        self, node: Node, memory: Memory, form: Format, place: Place
-    ) -> dict[str, bytes]:
+    def _bodies(self, node: Node, memory: Memory, form: Format, place: Place) -> dict[str, bytes]:
         """The letters of a round as bytes; those that are equal are the same bytes."""
         letters = node.letters(memory, place.round)
         envelope = Envelope(self.name, *place)

@@ -1,5 +1,7 @@
 """What a peer counts, for Prometheus."""
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from peerwise.errors import BadSetting
@@ -12,7 +14,7 @@ class Meters:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        told = {"registry": self.registry}
+        told: Any = {"registry": self.registry}
         self._round = Gauge("peerwise_round", "Rounds done in this phase", **told)
         self._phase = Gauge("peerwise_phase", "Phase: the last one learns", **told)
         self._heard = Gauge("peerwise_heard", "Neighbours heard in the last round", **told)

@@ -69,7 +69,7 @@ class Plan:
             channel.check(self.topology, charter.rounds.count)
         agrees = charter.units == "agree" or self.setting.model == "tan"
         agrees |= self.setting.model == "multinomial" and "length" not in self.setting.model_options
-        self.first = agrees and self.setting.method not in NEURAL or charter.units == "agree"
+        self.first = charter.units == "agree" or (agrees and self.setting.method not in NEURAL)
         self.phases = 2 if self.first else 1
         epsilon = self.setting.epsilon
         self.private = self.setting.method in PRIVATE and epsilon is not None
@@ -118,7 +118,12 @@ class Plan:
     def pay(self, phase: int, ledger: Ledger | None) -> None:
         """Pay for what one more round tells, in the transaction that is open."""
         per_round = ledger is not None and ledger.accountant != "basic"
-        if per_round and self.private and self.learns(phase) and self.setting.method == "private_crc":
+        if (
+            per_round
+            and self.private
+            and self.learns(phase)
+            and self.setting.method == "private_crc"
+        ):
             assert ledger is not None
             self._charge(ledger, 1)
 
@@ -142,10 +147,9 @@ class Plan:
     def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
         """Rows in the charter's units as the model sees them."""
         before, after = self.charter.schema(), self.schema(agreed)
-        center = np.array([(b.center - a.center) / a.scale
-                           for a, b in zip(before.features, after.features, strict=True)])  # fmt: skip
-        scale = np.array([b.scale / a.scale
-                          for a, b in zip(before.features, after.features, strict=True)])  # fmt: skip
+        both = list(zip(before.features, after.features, strict=True))
+        center = np.array([(b.center - a.center) / a.scale for a, b in both])
+        scale = np.array([b.scale / a.scale for a, b in both])
         seen = rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
         return self._wide(seen, after).x if self.setting.method in NEURAL else seen
 
@@ -153,9 +157,7 @@ class Plan:
         y = np.zeros(len(x), np.int32)
         return for_nets(Split(x, y, [], x[:0], y[:0], schema, x.shape[1:]))
 
-    def _made(
-        self, phase: int, agreed: Mapping[str, Any] | None, released: Any
-    ) -> Node:
+    def _made(self, phase: int, agreed: Mapping[str, Any] | None, released: Any) -> Node:
         told: dict[str, Any] = {"seed": self.setting.seed}
         if self.first and phase == 0:
             schema = self.charter.schema()
@@ -179,7 +181,7 @@ class Plan:
     def _method(
         self, x: np.ndarray, schema: data.Schema, agreed: Mapping[str, Any] | None, released: Any
     ) -> tuple[Method, Any]:
-        s, rows, degree = self.setting, self.charter.limits.rows, self.topology.slots
+        s, rows, degree = self.setting, self.charter.limits.rows or 1, self.topology.slots
         if s.method in NEURAL:
             part = Split(x, self.y, [], x[:0], self.y[:0], schema, x.shape[1:])
             return make_method(s, make_net(s, part), rows, degree), None
@@ -230,7 +232,9 @@ class Plan:
         each = noise_multiplier(epsilon, delta, s.rounds)
         told = {"rounds": rounds, "clip": s.clip}
         if rounds == s.rounds:
-            ledger.charge("gaussian", told, epsilon, delta, data="updates of all rounds", inside=True)
+            ledger.charge(
+                "gaussian", told, epsilon, delta, data="updates of all rounds", inside=True
+            )
             return
         cost = float(get_epsilon_gaussian(each, delta))
         ledger.charge(
@@ -283,4 +287,3 @@ def _constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
 
 def _nothing(classes: int, size: int) -> Any:
     return _constant(np.zeros((classes, size)), 0.0, 0.0)
-

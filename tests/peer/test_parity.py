@@ -1,0 +1,124 @@
+"""Real peers over mutual TLS end with the models of the simulator, to the bit."""
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+
+from federation import federation, run_all
+from peerwise.channel import delay, erasure
+from peerwise.shards import pack
+from peerwise.simulate import simulate
+
+
+def simulated(fed, daemons, rounds, channel=None):
+    """The same network in one program."""
+    plans = [d.plan for d in daemons]
+    node = plans[0].node(plans[0].phases - 1, daemons[0].agreed)
+    x = np.concatenate([p.encoded(p.x, d.agreed) for p, d in zip(plans, daemons, strict=True)])
+    y = np.concatenate([p.y for p in plans])
+    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
+    s = fed.charter.setting()
+    return simulate(
+        node.method, pack(x, y, rows), fed.charter.topology(), rounds, seed=s.seed, channel=channel,
+        exact=True, precision=s.precision,
+    )  # fmt: skip
+
+
+def assert_same(run, daemons, tolerance=0.0):
+    for i, daemon in enumerate(daemons):
+        mine = jax.tree.leaves(daemon.memory.state.value)
+        theirs = jax.tree.leaves(jax.tree.map(lambda a, i=i: a[i], run.state.value))
+        for a, b in zip(mine, theirs, strict=True):
+            if tolerance:
+                np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+            else:
+                np.testing.assert_array_equal(a, b)
+
+
+def tree(n, seed=0):
+    made = nx.random_labeled_tree(n, seed=seed)
+    return nx.relabel_nodes(made, {i: f"n{i}" for i in range(n)})
+
+
+def test_eight_peers_with_crc_end_with_the_simulators_models(tmp_path):
+    fed = federation(tmp_path, tree(8), {"method": "crc", "lr": 0.05}, rounds={"count": 64})
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert run_all(*daemons) == [True] * 8
+    assert_same(simulated(fed, daemons, 64), daemons)
+
+
+SHORT = {"count": 6}
+NET = {"net": "mlp_64", "lr": 0.05, "batch": 10}
+
+
+@pytest.mark.parametrize(
+    ("method", "tolerance"),
+    [
+        ({"method": "crc", "model": "qda", "lr": 0.05, "precision": "float64"}, 0.0),
+        ({"method": "crc", "weigh": "metropolis", "include_self": True}, 0.0),
+        ({"method": "gossip_nb"}, 0.0),
+        ({"method": "gossip_nb", "counter": "cumulative"}, 0.0),
+        ({"method": "decdiff", **NET}, 1e-5),
+        ({"method": "cfa_ge", **NET}, 1e-5),
+        ({"method": "ba_bfl", "bayesian_layers": 1, **NET}, 1e-5),
+        ({"method": "cvar_cvar", **NET}, 1e-5),
+    ],
+    ids=lambda case: case if isinstance(case, float) else "-".join(map(str, case.values()))[:30],
+)
+def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(
+    tmp_path, method, tolerance
+):
+    fed = federation(tmp_path, tree(3), method, rounds=SHORT)
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    assert_same(simulated(fed, daemons, 6), daemons, tolerance)
+
+
+def test_links_that_lose_on_purpose_lose_what_the_simulators_lose(tmp_path):
+    fed = federation(tmp_path, tree(5, 1), {"method": "crc", "lr": 0.05}, rounds={"count": 20})
+    daemons = [fed.daemon(name, channel=erasure(0.7)) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    run = simulated(fed, daemons, 20, channel=erasure(0.7))
+    assert_same(run, daemons)
+    lossless = simulated(fed, daemons, 20)
+    assert not np.array_equal(
+        jax.tree.leaves(run.state.value)[0], jax.tree.leaves(lossless.state.value)[0]
+    )
+
+
+def test_late_letters_are_as_late_as_the_simulators(tmp_path):
+    fed = federation(tmp_path, tree(4, 2), {"method": "crc", "lr": 0.05}, rounds={"count": 12})
+    daemons = [fed.daemon(name, channel=delay(2)) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    assert_same(simulated(fed, daemons, 12, channel=delay(2)), daemons)
+
+
+@pytest.mark.parametrize("model", ["naive_bayes", "multinomial", "tan"])
+def test_units_and_structure_are_agreed_by_neighbours_first(tmp_path, model):
+    fed = federation(
+        tmp_path, nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"}),
+        {"method": "crc", "model": model, "lr": 0.05}, rounds=SHORT, units="agree",
+        categories=4 if model == "tan" else 0,
+    )  # fmt: skip
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    assert daemons[0].agreed == daemons[1].agreed == daemons[2].agreed
+    assert daemons[0].agreed["count"] == [90.0] * 6
+    everything = np.concatenate([d.plan.x for d in daemons])
+    np.testing.assert_allclose(daemons[0].agreed["sum"], everything.sum(0), rtol=1e-6)
+    if model == "naive_bayes":
+        seen = np.concatenate([d.plan.encoded(d.plan.x, d.agreed) for d in daemons])
+        np.testing.assert_allclose(seen.mean(0), 0, atol=1e-5)
+        np.testing.assert_allclose(seen.std(0), 1, rtol=1e-5)
+    assert_same(simulated(fed, daemons, 6), daemons)
+
+
+def test_a_peer_that_only_dials_hears_and_is_heard(tmp_path):
+    graph = nx.relabel_nodes(nx.path_graph(4), {0: "a", 1: "b", 2: "c", 3: "d"})
+    fed = federation(
+        tmp_path, graph, {"method": "crc", "lr": 0.05}, rounds={"count": 12}, only_dial=("a", "c")
+    )
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    assert_same(simulated(fed, daemons, 12), daemons)
