@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,19 +10,18 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 
-from peerwise import data, methods, runtime
+from peerwise import data, runtime
 from peerwise.channel import Channel
-from peerwise.core import Array, Method, Shard, State
-from peerwise.data.scaling import rescaled
+from peerwise.core import Array, Shard, State
 from peerwise.errors import BadSetting
-from peerwise.experiments.job import Split, for_nets, make_method, make_net
-from peerwise.experiments.setting import NEURAL, PRIVATE
+from peerwise.experiments.setting import NEURAL
 from peerwise.methods.private_crc import clipped_update, noise_multiplier
 from peerwise.methods.total import total
 from peerwise.models.family import moved
-from peerwise.models.registry import PLAIN, check_rows, model_for
-from peerwise.models.tan import chow_liu, pair_counts
+from peerwise.models.registry import check_rows
+from peerwise.models.tan import pair_counts
 from peerwise.peer.charter import Charter
+from peerwise.peer.learning import Learning, constant
 from peerwise.peer.node import Memory, Node
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 
@@ -62,17 +60,14 @@ class Plan:
         noise: Noise = vetted,
     ):
         self.charter, self.name, self.index = charter, name, charter.index(name)
-        self.topology, self.setting = charter.topology(), charter.setting()
+        self.learning = Learning(charter)
+        self.topology, self.setting = self.learning.topology, self.learning.setting
         self.x, self.y = charter.rows(table)
         self.channel, self._noise = channel, noise
         if channel is not None:
             channel.check(self.topology, charter.rounds.count)
-        agrees = charter.units == "agree" or self.setting.model == "tan"
-        agrees |= self.setting.model == "multinomial" and "length" not in self.setting.model_options
-        self.first = charter.units == "agree" or (agrees and self.setting.method not in NEURAL)
+        self.first, self.private = self.learning.agrees, self.learning.private
         self.phases = 2 if self.first else 1
-        epsilon = self.setting.epsilon
-        self.private = self.setting.method in PRIVATE and epsilon is not None
         if self.first and self.private:
             raise BadSetting(
                 "what must be agreed first is an exact sum over rows, which no privacy budget "
@@ -127,35 +122,9 @@ class Plan:
             assert ledger is not None
             self._charge(ledger, 1)
 
-    def schema(self, agreed: Mapping[str, Any] | None = None) -> data.Schema:
-        """The features as the model sees them: with the units given or agreed."""
-        schema = self.charter.schema()
-        if agreed is None or self.charter.units != "agree":
-            return schema
-        count, first, second = (np.array(agreed[k], float) for k in ("count", "sum", "square"))
-        center = first / np.maximum(count, 1)
-        scale = np.sqrt(np.maximum(second / np.maximum(count, 1) - center**2, 0))
-        plain = self.setting.model in PLAIN and self.setting.method not in NEURAL
-        features = tuple(
-            f
-            if f.kind != "numeric" or plain
-            else replace(f, center=f.center + f.scale * c, scale=f.scale * (s if s > 0 else 1.0))
-            for f, c, s in zip(schema.features, center.tolist(), scale.tolist(), strict=True)
-        )
-        return replace(schema, features=features)
-
     def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
         """Rows in the charter's units as the model sees them."""
-        before, after = self.charter.schema(), self.schema(agreed)
-        both = list(zip(before.features, after.features, strict=True))
-        center = np.array([(b.center - a.center) / a.scale for a, b in both])
-        scale = np.array([b.scale / a.scale for a, b in both])
-        seen = rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
-        return self._wide(seen, after).x if self.setting.method in NEURAL else seen
-
-    def _wide(self, x: np.ndarray, schema: data.Schema) -> Split:
-        y = np.zeros(len(x), np.int32)
-        return for_nets(Split(x, y, [], x[:0], y[:0], schema, x.shape[1:]))
+        return self.learning.encoded(x, agreed)
 
     def _made(self, phase: int, agreed: Mapping[str, Any] | None, released: Any) -> Node:
         told: dict[str, Any] = {"seed": self.setting.seed}
@@ -165,8 +134,13 @@ class Plan:
             count = _count(schema.cardinalities, len(schema.classes), pairs)
             shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))
             return Node(total(count), self.topology, self.index, shard, precision="float64", **told)
-        x = self.encoded(self.x, agreed)
-        method, adapt = self._method(x, self.schema(agreed), agreed, released)
+        x, adapt = self.encoded(self.x, agreed), None
+        method = self.learning.method(agreed, released)
+        if self.setting.method not in NEURAL:
+            model = self.learning.model(agreed)
+            check_rows(model, x, self.learning.schema(agreed))
+            if self.private and self.setting.method == "private_crc":
+                adapt = self._noised(model)
         kind = np.float32 if self.setting.precision == "float32" else np.float64
         shard = Shard(x.astype(kind), self.y, np.ones(len(self.y), kind))
         runtime.check(
@@ -177,31 +151,6 @@ class Plan:
             method, self.topology, self.index, shard, precision=self.setting.precision,
             channel=self.channel, adapt=adapt, **told,
         )  # fmt: skip
-
-    def _method(
-        self, x: np.ndarray, schema: data.Schema, agreed: Mapping[str, Any] | None, released: Any
-    ) -> tuple[Method, Any]:
-        s, rows, degree = self.setting, self.charter.limits.rows or 1, self.topology.slots
-        if s.method in NEURAL:
-            part = Split(x, self.y, [], x[:0], self.y[:0], schema, x.shape[1:])
-            return make_method(s, make_net(s, part), rows, degree), None
-        options: dict[str, Any] = {}
-        if agreed is not None and s.model == "tan":
-            options["parents"] = tuple(chow_liu(np.array(agreed["pairs"]), schema.cardinalities))
-        if agreed is not None and s.model == "multinomial":
-            rows_in_all = max(float(np.max(agreed["count"])), 1.0)
-            options["length"] = max(float(np.sum(agreed["sum"])) / rows_in_all, 1.0)
-        model = model_for(schema, s.model, **{**options, **s.model_options})
-        check_rows(model, x, schema)
-        if not self.private:
-            return make_method(s, model, rows, degree), None
-        if s.method == "private_crc":
-            return make_method(s, model, rows, degree), self._noised(model)
-        draw = released or _nothing(model.classes, model.size)
-        if s.method == "robust_nb":
-            return methods.robust_nb(model, released=draw), None
-        cumulative = {"degree": degree} if s.counter == "cumulative" else {}
-        return methods.gossip_nb(model, counter=s.counter, released=draw, **cumulative), None
 
     def _released(self, ledger: Ledger) -> Any:
         """This node's statistics with noise that no seed repeats, drawn once and paid for."""
@@ -222,7 +171,7 @@ class Plan:
             ledger=_Inside(ledger), noise=self._noise, data="statistics of all rows",  # type: ignore[arg-type]
         )  # fmt: skip
         noisy = np.asarray(made.statistics.values)
-        return _constant(noisy, float(len(self.y)), float(s.epsilon or math.inf))
+        return constant(noisy, float(len(self.y)), float(s.epsilon or math.inf))
 
     def _charge(self, ledger: Ledger, rounds: int) -> None:
         from dp_accounting import get_epsilon_gaussian
@@ -272,18 +221,3 @@ def _count(cardinalities: tuple[int, ...], classes: int, pairs: bool) -> Any:
         return found
 
     return count
-
-
-def _constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
-    """A release that was drawn before."""
-
-    def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
-        kind = shard.x.dtype
-        told = {"size": size, "noise": 0.0, "epsilon": epsilon}
-        return jnp.asarray(noisy, kind), {k: jnp.asarray(v, kind) for k, v in told.items()}
-
-    return draw
-
-
-def _nothing(classes: int, size: int) -> Any:
-    return _constant(np.zeros((classes, size)), 0.0, 0.0)

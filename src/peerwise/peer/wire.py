@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from peerwise.core import Tree
 from peerwise.errors import PeerwiseError
 
-__all__ = ["BadLetter", "Envelope", "Format", "pack_tree", "unpack_tree"]
+__all__ = ["BadLetter", "Envelope", "Format", "named_leaves", "pack_tree", "unpack_tree"]
 
 VERSION = "1"
 HEADER = 4096  # bytes of a header, and as many for every few tensors
@@ -40,7 +40,8 @@ class Envelope(NamedTuple):
     round: int
 
 
-def _named(tree: Tree) -> dict[str, np.ndarray]:
+def named_leaves(tree: Tree) -> dict[str, np.ndarray]:
+    """The arrays of a tree by their place in it."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path) or ".": np.asarray(leaf) for path, leaf in leaves}
 
@@ -51,9 +52,9 @@ class Format:
     def __init__(self, like: Tree, charter: str, most: int):
         self._structure = jax.tree.structure(like)
         self._want = {
-            name: (NAMES[a.dtype], list(a.shape)) for name, a in sorted(_named(like).items())
+            name: (NAMES[a.dtype], list(a.shape)) for name, a in sorted(named_leaves(like).items())
         }
-        self._order = list(_named(like))
+        self._order = list(named_leaves(like))
         self._charter, self._most = charter, most
         self.bytes = sum(
             np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
@@ -65,7 +66,7 @@ class Format:
             "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
             "phase": str(envelope.phase), "round": str(envelope.round),
         }  # fmt: skip
-        body = save(_named(letter), metadata=written)
+        body = save(named_leaves(letter), metadata=written)
         if len(body) > self._most:
             raise BadLetter(
                 f"a letter has {len(body)} bytes, more than the charter's limits.message_bytes "
@@ -142,14 +143,14 @@ def _count(written: dict[str, Any], key: str) -> int:
 
 def pack_tree(tree: Tree) -> bytes:
     """Any tree of arrays as bytes, for a node's own file."""
-    return save({name: np.asarray(a) for name, a in _named(tree).items()})
+    return save({name: np.asarray(a) for name, a in named_leaves(tree).items()})
 
 
 def unpack_tree(body: bytes, like: Tree) -> Tree:
     """The tree that `pack_tree` wrote; `like` says how its leaves hang together."""
     found = dict(safetensors.deserialize(body))
     leaves = []
-    for name, told in _named(like).items():
+    for name, told in named_leaves(like).items():
         kind = found[name]["dtype"]
         shape = found[name]["shape"]
         if shape != list(told.shape) or TYPES[kind] != told.dtype:

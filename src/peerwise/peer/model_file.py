@@ -1,0 +1,100 @@
+"""What a peer has learnt as a file of its own, that says the classes of new rows."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from peerwise import runtime
+from peerwise.checkpoint import write_whole
+from peerwise.core import Shard, Tree
+from peerwise.data.encode import encode_rows
+from peerwise.errors import BadFile
+from peerwise.peer.charter import Charter
+from peerwise.peer.learning import Learning
+from peerwise.peer.wire import named_leaves
+
+__all__ = ["Learnt", "blank_value", "is_model", "load_model", "save_model"]
+
+KIND = "peerwise-model"
+VERSION = "1"
+
+
+class Learnt(NamedTuple):
+    """A model and the charter under which it was learnt."""
+
+    charter: Charter
+    agreed: dict[str, Any] | None
+    value: Tree
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes in the order of the probabilities."""
+        return self.charter.classes
+
+    def log_proba(self, frame: pd.DataFrame) -> np.ndarray:
+        """log p(y | x) [m, c] of rows in the units of the data; columns go by name."""
+        return self.of_rows(encode_rows(frame, self.charter.schema()))
+
+    def of_rows(self, x: np.ndarray) -> np.ndarray:
+        """The same of rows in the charter's units."""
+        learning = Learning(self.charter)
+        method = learning.method(self.agreed)
+        with runtime.precision_of(learning.setting.precision) as dtype:
+            rows = jnp.asarray(learning.encoded(x, self.agreed), dtype)
+            value = runtime.cast(self.value, dtype)
+            return np.asarray(jax.jit(method.predict)(jax.random.key(0), value, rows))
+
+
+def save_model(
+    path: str | Path, charter: Charter, agreed: Mapping[str, Any] | None, value: Tree
+) -> None:
+    """Write a model whole or not at all."""
+    told = {KIND: VERSION, "charter": charter.text(), "agreed": json.dumps(agreed)}
+    write_whole(path, to_bytes(named_leaves(value), metadata=told))
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a file is one that `save_model` wrote."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return KIND in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
+
+
+def load_model(path: str | Path) -> Learnt:
+    """The model in a file."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            told = file.metadata() or {}
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise BadFile(f"{path} is not a model file or is damaged: {error}") from None
+    if told.get(KIND) != VERSION:
+        raise BadFile(f"{path} is not a model file of this version of Peerwise")
+    charter, agreed = Charter.parse(told["charter"]), json.loads(told["agreed"])
+    like = blank_value(charter, agreed)
+    want = {name: a.shape for name, a in named_leaves(like).items()}
+    if want != {name: a.shape for name, a in found.items()}:
+        raise BadFile(f"{path} does not hold the model that its charter describes")
+    leaves = [found[name] for name in named_leaves(like)]
+    return Learnt(charter, agreed, jax.tree.unflatten(jax.tree.structure(like), leaves))
+
+
+def blank_value(charter: Charter, agreed: dict[str, Any] | None) -> Tree:
+    """A value of the right shape: what a node with one row of nothing would begin with."""
+    learning = Learning(charter)
+    method = learning.method(agreed)
+    with runtime.precision_of(learning.setting.precision) as dtype:
+        x = learning.encoded(np.zeros((1, len(charter.features))), agreed)
+        rows = Shard(jnp.asarray(x, dtype), jnp.zeros(1, jnp.int32), jnp.ones(1, dtype))
+        shape = jax.eval_shape(method.init, jax.random.key(0), rows).value
+        return jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shape)

@@ -1,0 +1,164 @@
+"""What a peer's file tells whoever looks: how far it is, what left the site, what it cost."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from peerwise.core import State
+from peerwise.errors import BadFile, BadSetting
+from peerwise.peer.charter import Charter
+from peerwise.peer.learning import Learning
+from peerwise.peer.model_file import Learnt, blank_value
+from peerwise.peer.node import Memory
+from peerwise.peer.store import Place, Store
+from peerwise.peer.wire import unpack_tree
+
+__all__ = ["Status", "audit", "learnt", "letter", "outbox", "status"]
+
+
+class Status(NamedTuple):
+    """How a peer stands."""
+
+    node: str
+    phase: int
+    phases: int
+    round: int
+    rounds: int
+    heard: tuple[str, ...]  # in the last round
+    missed: tuple[str, ...]
+    error: float | None  # on its own rows, when last looked at
+    sent: int  # bytes that neighbours have acknowledged
+    letters: int
+    seconds: float  # of the last round
+    epsilon: float | None  # spent
+    budget: float | None
+    time: str  # of the last change
+
+    @property
+    def done(self) -> bool:
+        """Whether all rounds are."""
+        return self.phase == self.phases - 1 and self.round >= self.rounds
+
+
+def status(folder: str | Path) -> Status | None:
+    """How the peer with its state in a folder stands; None before its first round."""
+    store = Store.look(folder)
+    try:
+        about = store.about()
+        charter = Charter.parse(about["text"])
+        found = store.rows("SELECT phase, round, time FROM progress")
+        if not found:
+            return None
+        phase, t, when = found[0]
+        last = store.rows(
+            "SELECT heard, missed, seconds FROM rounds ORDER BY phase DESC, round DESC LIMIT 1"
+        )
+        error = store.rows(
+            "SELECT error FROM rounds WHERE error IS NOT NULL "
+            "ORDER BY phase DESC, round DESC LIMIT 1"
+        )
+        size, count = store.rows(
+            "SELECT coalesce(sum(bytes), 0), count(*) FROM outbox WHERE acknowledged IS NOT NULL"
+        )[0]
+        heard, missed, seconds = last[0] if last else ("", "", 0.0)
+        spent = store.ledger.total().epsilon if store.ledger is not None else None
+        budget = store.ledger.budget.epsilon if store.ledger is not None else None
+    finally:
+        store.close()
+    phases = 2 if Learning(charter).agrees else 1
+    return Status(
+        about["node"], phase, phases, t, charter.rounds.count, tuple(heard.split()),
+        tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
+        when,
+    )  # fmt: skip
+
+
+def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
+    """Every letter that was made: for whom, when, how large, its hash, when it was taken."""
+    store = Store.look(folder)
+    try:
+        rows = store.rows(
+            "SELECT phase, round, receiver, bytes, hash, made, acknowledged, "
+            "EXISTS (SELECT 1 FROM bodies WHERE bodies.hash = outbox.hash) FROM outbox "
+            "ORDER BY phase, round, receiver"
+        )
+    finally:
+        store.close()
+    names = ["phase", "round", "to", "bytes", "sha256", "made", "acknowledged", "kept"]
+    frame = pd.DataFrame(rows, columns=names)
+    frame["kept"] = frame["kept"].astype(bool)
+    return frame if last is None else frame.tail(last)
+
+
+def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
+    """The very bytes of a letter, as long as they are kept."""
+    store = Store.look(folder)
+    try:
+        found = store.rows(
+            "SELECT body FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND round = ? AND "
+            "receiver = ?",
+            *place,
+            receiver,
+        )
+    finally:
+        store.close()
+    if not found:
+        raise BadSetting(
+            f"no letter of phase {place.phase}, round {place.round} to '{receiver}' is kept; see "
+            "`peerwise peer outbox` for those that are"
+        )
+    return bytes(found[0][0])
+
+
+def audit(folder: str | Path) -> dict[str, Any]:
+    """An account of everything that left the site and of what it cost."""
+    store = Store.look(folder)
+    try:
+        about = store.about()
+        charter = Charter.parse(about["text"])
+        by_neighbour = store.rows(
+            "SELECT receiver, count(*), sum(bytes), count(acknowledged), min(made), max(made) "
+            "FROM outbox GROUP BY receiver ORDER BY receiver"
+        )
+        releases: Sequence[Any] = ()
+        spent = left = None
+        if store.ledger is not None:
+            releases = store.ledger.table().reset_index().to_dict("records")
+            spent, left = store.ledger.total(), store.ledger.left()
+    finally:
+        store.close()
+    return {
+        "node": about["node"],
+        "charter": about["charter"],
+        "data": about["data"],
+        "begun": about["made"],
+        "method": charter.setting().method,
+        "letters": [
+            dict(zip(("to", "letters", "bytes", "acknowledged", "first", "last"), row, strict=True))
+            for row in by_neighbour
+        ],
+        "releases": list(releases),
+        "spent": spent,
+        "left": left,
+        "budget": charter.privacy,
+    }
+
+
+def learnt(folder: str | Path) -> Learnt:
+    """The model as it stands."""
+    store = Store.look(folder)
+    try:
+        about, kept = store.about(), store.progress()
+    finally:
+        store.close()
+    charter = Charter.parse(about["text"])
+    agreed = json.loads(about["agreed"]) if "agreed" in about else None
+    phases = 2 if Learning(charter).agrees else 1
+    if kept is None or kept[0].phase != phases - 1:
+        raise BadFile(f"{folder} holds no model yet: its peer has not begun to learn")
+    # of all that is kept, what a prediction needs
+    part = unpack_tree(kept[1], Memory(State(blank_value(charter, agreed), None), None))
+    return Learnt(charter, agreed, part.state.value)
