@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from peerwise import __version__
+from peerwise.cli.network import network_app
 from peerwise.errors import BadSetting, PeerwiseError, UnknownName
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Look at the data sets at hand.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(network_app, name="network")
 
 console = Console()
 errors = Console(stderr=True)

@@ -81,7 +81,8 @@ def make_certificate(
     """Make NODE.pem and NODE.key, signed by the authority in a folder, there or in `out`.
 
     A key that is there is kept, and `renew` writes a new certificate for it in the old one's place.
-    `hosts` are more names or addresses that the node may be dialled by. `out` is given a copy of
+    `hosts` are more names or addresses that the node may be dialled by; a renewed certificate keeps
+    those of the old one unless others are given. `out` is given a copy of
     ca.pem, so that it is all that the node needs.
     """
     check_node(node)
@@ -89,14 +90,19 @@ def make_certificate(
     authority, signer = _authority(home)
     path, key_path = place / f"{node}.pem", place / f"{node}.key"
     if path.exists() and not renew:
-        raise BadFile(f"{path} is there already; renew it to write a new one for the same key")
+        raise BadFile(
+            f"{path} is there already; with --renew, or renew=True, a new one for the same key "
+            "takes its place"
+        )
     root = authority.public_bytes(Encoding.PEM)
     if out is not None and (place / CA).exists() and _read(place / CA, "", "") != root:
         raise BadFile(f"{place / CA} is another authority; give another folder for '{node}'")
     fresh = not key_path.exists()
     key = ec.generate_private_key(ec.SECP256R1()) if fresh else _load_key(key_path)[1]
     start, end = _span(days)
-    names = [x509.DNSName(node), *(_host(h) for h in dict.fromkeys(hosts) if h != node)]
+    names = [_host(host) for host in dict.fromkeys(hosts) if host != node]
+    if not names and path.exists():
+        names = [name for name in _hosts(path) if name != x509.DNSName(node)]
     usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     made = (
         _builder(
@@ -110,7 +116,7 @@ def make_certificate(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(node), *names]), critical=False)
         .sign(signer, hashes.SHA256())
     )
     if fresh:
@@ -174,6 +180,15 @@ def _host(host: str) -> x509.GeneralName:
     if not host or not host.isascii() or any(c.isspace() or c in ":/*" for c in host):
         raise BadSetting(f"{host!r} is not a host; give a name or an address, without a port")
     return x509.DNSName(host)
+
+
+def _hosts(path: Path) -> list[x509.GeneralName]:
+    """The names and addresses in a certificate that is there."""
+    old = _certificate(_read(path, "certificate", ""), str(path))
+    try:
+        return list(old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return []
 
 
 def _builder(

@@ -29,9 +29,10 @@ def own_rows(
             f" '{schema.target}'; load the table with that target"
         )
     if isinstance(table.frame, pd.DataFrame):
+        places = {str(name): j for j, name in enumerate(table.frame.columns)}
         for feature in features:
-            if feature.categories and feature.name in table.frame:
-                _known_categories(table.frame[feature.name], feature)
+            if feature.categories and feature.name in places:
+                _known_categories(table.frame.iloc[:, places[feature.name]], feature)
     # plain numbers first: bounds are about the values that the file holds
     plain = replace(
         schema, features=tuple(replace(f, center=0.0, scale=1.0) for f in schema.features)
@@ -45,10 +46,8 @@ def own_rows(
     return rescaled(raw.x, center, scale).astype(dtype), raw.y
 
 
-def _known_categories(column: "pd.Series | pd.DataFrame", feature: FeatureTerms) -> None:
+def _known_categories(column: pd.Series, feature: FeatureTerms) -> None:
     """Refuse an unseen category, also where gaps are allowed: it is no gap, it is a mistake."""
-    if isinstance(column, pd.DataFrame):
-        return  # two columns of one name; encoding says so
     read = read_column(feature.name, column, None, unknown="?" not in feature.categories)
     coded = read if isinstance(read, Coded) else factorise(read)
     for i, text in enumerate(coded.texts):

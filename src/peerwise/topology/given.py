@@ -10,7 +10,7 @@ import numpy as np
 from peerwise.errors import BadFile, BadSetting
 from peerwise.topology.links import Topology, build, whole
 
-__all__ = ["from_file", "from_graph"]
+__all__ = ["from_file", "from_graph", "read_graph"]
 
 
 def from_graph(graph: nx.Graph, *, allow_disconnected: bool = False) -> Topology:
@@ -70,6 +70,11 @@ def from_file(path: str | Path, *, allow_disconnected: bool = False) -> Topology
 
     What follows a # is a comment. Nodes are sorted as numbers if all of them are whole numbers.
     """
+    return from_graph(read_graph(path), allow_disconnected=allow_disconnected)
+
+
+def read_graph(path: str | Path) -> nx.Graph:
+    """The graph of such a file with the nodes as they are called there, whole numbers as int."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -97,4 +102,4 @@ def from_file(path: str | Path, *, allow_disconnected: bool = False) -> Topology
     graph = nx.Graph()
     for u, v, weight in edges.values():
         graph.add_edge(*((int(u), int(v)) if whole else (u, v)), weight=weight)
-    return from_graph(graph, allow_disconnected=allow_disconnected)
+    return graph

@@ -1,0 +1,260 @@
+"""Commands for a network of real nodes: its charter, its authority, its certificates."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from peerwise.errors import BadFile, BadSetting
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from peerwise.peer.charter import Charter
+
+__all__ = ["network_app"]
+
+network_app = typer.Typer(
+    help="Set up a network of real nodes: what they agree on, and who they are.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+console = Console()
+
+CharterFile = Annotated[Path, typer.Argument(metavar="CHARTER", help="The charter, a TOML file.")]
+
+
+@network_app.command()
+def new(
+    data: Annotated[
+        str, typer.Option(help="A sample to learn the columns from: a file, or a data set's name.")
+    ],
+    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="Who talks to whom: a file with two names on each line.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=2, help="Instead: so many nodes, called node0, node1, ...")
+    ] = None,
+    topology: Annotated[
+        str, typer.Option(help="The graph of --nodes: see `peerwise list topologies`.")
+    ] = "ring",
+    addresses: Annotated[
+        str,
+        typer.Option(
+            help="HOST:PORT of the first node, the next has the next port; or a file with a name "
+            "and an address on each line, in which who only dials is left out."
+        ),
+    ] = "localhost:7400",
+    name: Annotated[str | None, typer.Option(help="Of the federation [default: --out's].")] = None,
+    method: Annotated[str, typer.Option(help="See `peerwise list methods`.")] = "crc",
+    model: Annotated[str, typer.Option(help="See `peerwise list models`.")] = "naive_bayes",
+    net: Annotated[
+        str, typer.Option(help="Of neural methods: see `peerwise list nets`.")
+    ] = "mlp_64",
+    lr: Annotated[float | None, typer.Option(help="The learning rate.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
+    mode: Annotated[str, typer.Option(help="wait, deadline or async.")] = "wait",
+    deadline: Annotated[float, typer.Option(help="Seconds that a round may last.")] = 30.0,
+    seed: Annotated[int, typer.Option(min=0, help="Everything random follows from it.")] = 0,
+    epsilon: Annotated[
+        float | None, typer.Option(help="A node's privacy budget (private methods).")
+    ] = None,
+    units: Annotated[
+        str, typer.Option(help="given (center and scale of the sample) or agree (of all rows).")
+    ] = "given",
+    typing: Annotated[str, typer.Option(help="distinct or manifest: what is a category.")] = (
+        "distinct"
+    ),
+    out: Annotated[Path, typer.Option(help="Where the charter goes.")] = Path("charter.toml"),
+) -> None:
+    """Write a charter from a sample of the data and a graph, to be read and agreed on.
+
+    What the sample shows stands in the charter: names of columns, classes, categories, centers and
+    scales. Take rows that may be told, or change the file.
+    """
+    from peerwise.data import load
+    from peerwise.experiments.setting import NEURAL, Setting
+    from peerwise.peer.charter import draft
+
+    if out.exists():
+        raise BadFile(
+            f"{out} is there already, and nodes may have agreed on it; give another --out"
+        )
+    drawn = _graph(graph, nodes, topology, seed)
+    learnt = {"net": net} if method in NEURAL else {"model": model}
+    chosen: dict[str, Any] = {"method": method, **learnt, "lr": lr, "epsilon": epsilon}
+    privacy = None
+    if epsilon is not None:
+        delta = Setting.model_fields["delta"].default if method == "private_crc" else 0.0
+        privacy = {"epsilon": epsilon, "delta": delta}
+    made = draft(
+        load(data, target=target),
+        drawn,
+        name=name or out.stem,
+        addresses=_addresses(addresses, list(drawn)),
+        method=chosen,
+        units=units,
+        typing=typing,
+        rounds={"count": rounds, "seed": seed, "mode": mode, "deadline": deadline},
+        privacy=privacy,
+    )
+    made.save(out)
+    _show(made)
+    console.print(f"Charter: [bold]{escape(str(out))}[/]; read it, and give every node a copy.")
+
+
+@network_app.command()
+def check(
+    charter: CharterFile,
+    data: Annotated[
+        str | None, typer.Option(help="A node's rows, to see whether they are as agreed.")
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="Show whom this node talks to.")] = None,
+) -> None:
+    """Check a charter and show what it says; with --data, whether rows are as it says."""
+    from peerwise.data import load
+    from peerwise.peer.charter import Charter
+
+    read = Charter.load(charter)
+    _show(read)
+    if node is not None:
+        others = ", ".join(read.neighbours(node))
+        where = read.nodes[node].address or "no address, it only dials"
+        console.print(f"[bold]{escape(node)}[/] ({escape(where)}) talks to: {escape(others)}")
+    if data is not None:
+        _, y = read.rows(load(data, target=read.target))
+        counts = [int((y == i).sum()) for i in range(len(read.classes))]
+        told = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
+        console.print(f"{len(y)} rows are as agreed ({escape(told)}).")
+
+
+@network_app.command()
+def ca(
+    folder: Annotated[Path, typer.Argument(help="Where ca.pem and ca.key go.")],
+    name: Annotated[str, typer.Option(help="Of the authority.")] = "peerwise",
+    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
+) -> None:
+    """Make the authority that signs the certificates of all nodes.
+
+    Who has ca.key can let anybody in: keep it off the nodes. Every node needs ca.pem.
+    """
+    from peerwise.peer.identity import make_authority
+
+    path = make_authority(folder, name, days)
+    console.print(f"Authority: [bold]{escape(str(path))}[/], its key beside it.")
+
+
+@network_app.command()
+def cert(
+    node: Annotated[str, typer.Argument(help="The node's name in the charter.")],
+    ca: Annotated[Path, typer.Option(help="The folder of the authority.")],
+    out: Annotated[Path | None, typer.Option(help="The node's folder [default: --ca's].")] = None,
+    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+    host: Annotated[
+        list[str] | None, typer.Option(help="A name or address of its machine; may come again.")
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Replace the certificate and keep the key.")
+    ] = False,
+) -> None:
+    """Make a node's key and certificate, or renew the certificate."""
+    from peerwise.peer.identity import expires, make_certificate
+
+    path = make_certificate(ca, node, out, days, host or (), renew)
+    end = expires(path.read_bytes())
+    console.print(f"Certificate: [bold]{escape(str(path))}[/], valid until {end:%Y-%m-%d}.")
+
+
+def _graph(path: Path | None, nodes: int | None, topology: str, seed: int) -> "nx.Graph":
+    """The graph of names that the options say."""
+    import networkx as nx
+
+    from peerwise.topology import from_graph, graph_of, named
+    from peerwise.topology.given import read_graph
+
+    if (path is None) == (nodes is None):
+        raise BadSetting("give either --graph FILE or --nodes N with --topology NAME")
+    if path is not None:
+        read = read_graph(path)
+        from_graph(read)  # says what is wrong with it
+        drawn = nx.Graph()
+        drawn.add_nodes_from(map(str, sorted(read)))
+        drawn.add_edges_from((str(u), str(v)) for u, v in read.edges)
+        return drawn
+    assert nodes is not None
+    numbered = graph_of(named(topology, nodes, seed))
+    return nx.relabel_nodes(numbered, {i: f"node{i}" for i in numbered})
+
+
+def _addresses(given: str, names: list[str]) -> dict[str, str]:
+    """An address for every node from that of the first, or those that a file lists."""
+    path = Path(given)
+    if path.is_file():
+        return _listed(path)
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadSetting(
+            f"--addresses {given!r} is neither HOST:PORT nor a file with a name and an address on "
+            "each line"
+        )
+    return {name: f"{host}:{int(port) + i}" for i, name in enumerate(names)}
+
+
+def _listed(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(f"cannot read the addresses {path}: {error}") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if words and (len(words) != 2 or words[0] in found):
+            raise BadFile(
+                f"{path}, line {number}: expected a node that was not given before and its "
+                f"address, got '{line.strip()}'"
+            )
+        if words:
+            found[words[0]] = words[1]
+    return found
+
+
+def _show(charter: "Charter") -> None:
+    """What a charter says, in a table."""
+    from peerwise.experiments.setting import NEURAL
+
+    c, setting = charter, charter.setting()
+    kinds = [f.kind for f in c.features]
+    dialled = sum(node.address is not None for node in c.nodes.values())
+    what = f"net {setting.net}" if setting.method in NEURAL else f"model {setting.model}"
+    wait = {"wait": "wait for all", "deadline": "wait for who is in time", "async": "never wait"}
+    rows = [
+        ("nodes", f"{len(c.nodes)}, {dialled} with an address"),
+        ("links", str(c.graph().number_of_edges())),
+        ("target", f"{c.target}: {', '.join(c.classes)}"),
+        (
+            "features",
+            f"{kinds.count('numeric')} numeric, {kinds.count('categorical')} categorical, "
+            f"units {c.units}",
+        ),
+        ("method", f"{setting.method}, {what}"),
+        ("rounds", f"{c.rounds.count}, {wait[c.rounds.mode]}, seed {c.rounds.seed}"),
+        ("privacy", "none" if c.privacy is None else f"epsilon {c.privacy.epsilon:g}, "
+         f"delta {c.privacy.delta:g}, {c.privacy.accountant}"),
+        ("hash", c.hash),
+    ]  # fmt: skip
+    table = Table(title=f"Charter of {escape(c.name)}", title_justify="left", show_header=False)
+    table.add_column("what", style="bold", no_wrap=True)
+    table.add_column("as agreed")
+    for name, value in rows:
+        table.add_row(name, escape(value))
+    console.print(table)
+    if c.privacy is not None and (setting.epsilon is None or setting.epsilon == float("inf")):
+        console.print(
+            "[bold yellow]note[/]: there is a privacy budget, and the method adds no noise: what it"
+            " releases is exact. Set method.epsilon of a private method."
+        )

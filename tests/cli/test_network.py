@@ -1,0 +1,174 @@
+"""The commands that set up a network of real nodes."""
+
+import sys
+
+import pandas as pd
+import pytest
+
+from peerwise import cli
+from peerwise.peer.charter import Charter
+from peerwise.peer.identity import load_identity
+
+
+@pytest.fixture
+def network(monkeypatch, capsys, tmp_path):
+    """Run `peerwise network ...` in an empty folder; returns exit code and all that was said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["peerwise", "network", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, " ".join((out + err).split())
+
+    return call
+
+
+@pytest.fixture
+def ward(tmp_path):
+    """A file of rows."""
+    ages, ill = list(range(20, 60)), ["no", "yes"] * 20
+    frame = pd.DataFrame({"age": ages, "sex": ["f", "f", "m", "m"] * 10, "ill": ill})
+    frame.to_csv(tmp_path / "ward.csv", index=False)
+    return frame
+
+
+def test_a_charter_is_drafted_shown_and_fits_its_sample(network, tmp_path):
+    code, said = network("new", "--data", "wine", "--nodes", 4, "--rounds", 9, "--name", "wines")
+    assert code == 0, said
+    made = Charter.load(tmp_path / "charter.toml")
+    assert made.names == ("node0", "node1", "node2", "node3")
+    assert made.neighbours("node0") == ("node1", "node3")
+    assert [n.address for n in made.nodes.values()] == [f"localhost:{7400 + i}" for i in range(4)]
+    assert (made.name, made.rounds.count, made.limits.rows) == ("wines", 9, 178)
+    code, said = network("check", "charter.toml", "--data", "wine", "--node", "node1")
+    assert code == 0
+    assert made.hash in said
+    for words in ("Charter of wines", "4, 4 with an address", "crc, model naive_bayes"):
+        assert words in said
+    assert "node1 (localhost:7401) talks to: node0, node2" in said
+    assert "178 rows are as agreed (class_0: 59" in said
+
+
+def test_a_graph_and_addresses_from_files(network, ward, tmp_path):
+    (tmp_path / "graph.txt").write_text("north south  # a road\nsouth west\n")
+    (tmp_path / "where.txt").write_text("# west only dials\nsouth s.org:1\nnorth n.org:2\n")
+    command = ["new", "--data", "ward.csv", "--target", "ill", "--graph", "graph.txt"]
+    command += ["--mode", "deadline", "--deadline", 5, "--units", "agree"]
+    code, said = network(*command, "--addresses", "where.txt", "--out", "mine.toml")
+    assert code == 0, said
+    made = Charter.load(tmp_path / "mine.toml")
+    assert made.names == ("north", "south", "west")
+    assert [n.address for n in made.nodes.values()] == ["n.org:2", "s.org:1", None]
+    assert (made.name, made.units, made.rounds.mode) == ("mine", "agree", "deadline")
+    assert made.features[1].categories == ("f", "m")
+    assert "3, 2 with an address" in said
+
+
+def test_a_private_charter_has_a_budget_and_a_neural_one_a_net(network, tmp_path):
+    command = ["new", "--data", "wine", "--nodes", 3]
+    for method in ("private_crc", "gossip_nb"):
+        code, said = network(
+            *command, "--method", method, "--epsilon", 2, "--out", f"{method}.toml"
+        )
+        assert code == 0, said
+        assert "epsilon 2" in said
+    assert Charter.load(tmp_path / "private_crc.toml").privacy.delta == 1e-5
+    code, said = network(*command, "--method", "decdiff", "--lr", 0.01, "--out", "net.toml")
+    assert code == 0, said
+    assert "decdiff, net mlp_64" in said
+    assert Charter.load(tmp_path / "net.toml").setting().lr == 0.01
+
+
+def test_a_budget_that_nothing_keeps_to_is_noted(network, tmp_path):
+    network("new", "--data", "wine", "--nodes", 3)
+    path = tmp_path / "charter.toml"
+    path.write_text(path.read_text() + "\n[privacy]\nepsilon = 1.0\n")
+    code, said = network("check", path)
+    assert code == 0
+    assert "the method adds no noise" in said
+
+
+def test_rows_that_are_not_as_agreed_are_told_after_the_charter(network, ward):
+    network("new", "--data", "ward.csv", "--target", "ill", "--nodes", 2, "--topology", "chain")
+    ward.assign(sex="x").to_csv("other.csv", index=False)
+    code, said = network("check", "charter.toml", "--data", "other.csv")
+    assert code == 2
+    assert "links" in said
+    assert "column 'sex' holds 'x' in row 0" in said
+
+
+def test_an_authority_and_certificates(network, tmp_path):
+    code, said = network("ca", "keys")
+    assert code == 0
+    assert "keys/ca.pem" in said
+    code, said = network("cert", "a", "--ca", "keys", "--host", "localhost", "--host", "::1")
+    assert code == 0
+    assert "valid until" in said
+    code, said = network("cert", "a", "--ca", "keys")
+    assert code == 2
+    assert "--renew" in said
+    key = load_identity(tmp_path / "keys", "a").key
+    assert network("cert", "a", "--ca", "keys", "--renew", "--days", 9)[0] == 0
+    assert load_identity(tmp_path / "keys", "a").key == key
+    assert network("cert", "b", "--ca", "keys", "--out", "b")[0] == 0
+    assert load_identity(tmp_path / "b", "b").node == "b"
+
+
+@pytest.mark.parametrize("command", [[], ["new"], ["check"], ["ca"], ["cert"]], ids=" ".join)
+def test_help_teaches(network, command):
+    code, said = network(*command, "--help")
+    assert code == 0
+    assert "Usage" in said
+
+
+NEW = ["new", "--data", "wine"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ([*NEW], "give either --graph FILE or --nodes N"),
+        ([*NEW, "--nodes", "3", "--graph", "g"], "give either --graph FILE or --nodes N"),
+        ([*NEW, "--graph", "none.txt"], "cannot read the edge list none.txt"),
+        ([*NEW, "--nodes", "1"], "nodes"),
+        ([*NEW, "--nodes", "3", "--topology", "rings"], "did you mean 'ring'"),
+        ([*NEW, "--nodes", "3", "--method", "fedavg"], "needs a server"),
+        ([*NEW, "--nodes", "3", "--epsilon", "1"], "crc adds no noise"),
+        ([*NEW, "--nodes", "3", "--mode", "hurry"], "rounds.mode = 'hurry'"),
+        ([*NEW, "--nodes", "3", "--units", "mine"], "units = 'mine'"),
+        ([*NEW, "--nodes", "3", "--addresses", "here"], "neither HOST:PORT nor a file"),
+        ([*NEW, "--nodes", "3", "--addresses", "h:65534"], "port from 1 to 65535"),
+        ([*NEW, "--nodes", "3", "--addresses", "bad.txt"], "bad.txt, line 2: expected a node"),
+        ([*NEW, "--nodes", "3", "--addresses", "odd.txt"], "did you mean 'node0'"),
+        ([*NEW, "--nodes", "3", "--out", "bad.txt"], "bad.txt is there already"),
+        (["new", "--data", "wines", "--nodes", "3"], "did you mean 'wine'"),
+        (["check", "none.toml"], "cannot read the charter none.toml"),
+        (["check", "bad.txt"], "bad.txt is not TOML"),
+        (["ca", "bad.txt"], "bad.txt"),
+        (["cert", "a", "--ca", "none"], "make an authority with `peerwise network ca none`"),
+        (["cert", "a/b", "--ca", "none"], "a node cannot be called 'a/b'"),
+        (["cert", "a"], "Missing option"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_mistakes_are_one_line_and_a_non_zero_exit(network, tmp_path, command, says):
+    (tmp_path / "bad.txt").write_text("node0 h:1\nnode1\n")
+    (tmp_path / "odd.txt").write_text("node00 h:1\n")
+    code, said = network(*command)
+    assert code != 0
+    assert says in said
+    assert "Traceback" not in said
+
+
+def test_an_unknown_node_is_answered_with_the_nearest(network):
+    network("new", "--data", "wine", "--nodes", 3)
+    code, said = network("check", "charter.toml", "--node", "nod1")
+    assert code == 2
+    assert "did you mean 'node1'" in said
