@@ -102,7 +102,10 @@ class Charter(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the text to a file, whole or not at all."""
-        write_whole(path, self.text().encode())
+        try:
+            write_whole(path, self.text().encode())
+        except OSError as error:
+            raise BadFile(f"cannot write the charter {path}: {error}") from None
 
     @property
     def hash(self) -> str:

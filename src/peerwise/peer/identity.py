@@ -66,7 +66,7 @@ def make_authority(folder: str | Path, name: str = "peerwise", days: int = 3650)
         .sign(key, hashes.SHA256())
     )
     _write_key(home / CA_KEY, _key_text(key))
-    write_whole(home / CA, made.public_bytes(Encoding.PEM))
+    _write(home / CA, made.public_bytes(Encoding.PEM))
     return home / CA
 
 
@@ -122,8 +122,8 @@ def make_certificate(
     if fresh:
         _write_key(key_path, _key_text(key))
     if place != home:
-        write_whole(place / CA, root)
-    write_whole(path, made.public_bytes(Encoding.PEM))
+        _write(place / CA, root)
+    _write(path, made.public_bytes(Encoding.PEM))
     return path
 
 
@@ -288,16 +288,26 @@ def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
+def _write(path: Path, text: bytes) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error}") from None
+
+
 def _write_key(path: Path, text: bytes) -> None:
     """Write a file that nobody else could read at any time, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error}") from None
 
 
 def _read(path: Path, what: str, mend: str) -> bytes:
