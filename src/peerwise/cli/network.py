@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["network_app"]
 
+# The commands of `peerwise network`.
 network_app = typer.Typer(
     help="Set up a network of real nodes: what they agree on, and who they are.",
     no_args_is_help=True,
