@@ -550,6 +550,3 @@ def main() -> None:
             sys.exit(2)
         raise
 
-
-if __name__ == "__main__":
-    main()
