@@ -22,6 +22,7 @@ from rich.table import Table
 
 from peerwise import __version__
 from peerwise.cli.network import network_app
+from peerwise.cli.peer import peer_app
 from peerwise.errors import BadSetting, PeerwiseError, UnknownName
 
 app = typer.Typer(
@@ -36,6 +37,7 @@ app = typer.Typer(
 data_app = typer.Typer(help="Look at the data sets at hand.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(network_app, name="network")
+app.add_typer(peer_app, name="peer")
 
 console = Console()
 errors = Console(stderr=True)
@@ -375,13 +377,17 @@ def report(
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file, as Statistics.save writes it.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="A model file: of `peerwise peer export`, or of Statistics.save."),
+    ],
     rows: Annotated[Path, typer.Argument(help="A CSV or Parquet file; columns go by name.")],
     out: Annotated[Path, typer.Option(help="Where the predictions go.")] = Path("predictions.csv"),
 ) -> None:
     """Say the class of every row of a file, and how probable each class is.
 
-    What is empty, and a category that the model does not know, is integrated out.
+    What is empty, and a category that the model does not know, is integrated out by a model of
+    statistics, and refused by one that allows no gaps.
     """
     import numpy as np
     import pandas as pd
@@ -389,11 +395,16 @@ def predict(
     from peerwise.checkpoint import write_whole
     from peerwise.data.formats import read_columns, read_frame
     from peerwise.models.algebra import Statistics
+    from peerwise.peer.model_file import is_model, load_model
 
-    statistics = Statistics.load(model)
     frame = read_frame(rows, *read_columns(rows))
-    prob = np.exp(statistics.to_classifier().log_proba(frame))
-    classes = statistics.schema.classes
+    if is_model(model):
+        learnt = load_model(model)
+        prob, classes = np.exp(learnt.log_proba(frame)), learnt.classes
+    else:
+        statistics = Statistics.load(model)
+        prob = np.exp(statistics.to_classifier().log_proba(frame))
+        classes = statistics.schema.classes
     told = pd.DataFrame({"predicted": np.asarray(classes)[prob.argmax(1)]})
     for i, name in enumerate(classes):
         told[f"p({name})"] = prob[:, i].round(6)
@@ -549,4 +560,3 @@ def main() -> None:
             errors.print("try --help")
             sys.exit(2)
         raise
-

@@ -259,3 +259,125 @@ def _show(charter: "Charter") -> None:
             "[bold yellow]note[/]: there is a privacy budget, and the method adds no noise: what it"
             " releases is exact. Set method.epsilon of a private method."
         )
+
+
+@network_app.command()
+def up(
+    nodes: Annotated[int, typer.Option(min=2, help="How many peers.")] = 8,
+    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "tree",
+    data: Annotated[str, typer.Option(help="A data set's name, or a file with --target.")] = (
+        "digits"
+    ),
+    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of each [default: 1200 / NODES, at most 150].")
+    ] = None,
+    method: Annotated[str, typer.Option(help="See `peerwise list methods`.")] = "crc",
+    model: Annotated[str, typer.Option(help="See `peerwise list models`.")] = "naive_bayes",
+    net: Annotated[str, typer.Option(help="Of neural methods: see `peerwise list nets`.")] = (
+        "mlp_64"
+    ),
+    lr: Annotated[float, typer.Option(help="The learning rate.")] = 0.05,
+    rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
+    mode: Annotated[str, typer.Option(help="wait, deadline or async.")] = "wait",
+    deadline: Annotated[float, typer.Option(help="Seconds of a round, where there is one.")] = 2.0,
+    channel: Annotated[
+        str | None, typer.Option(help="Faults on purpose: see `peerwise list channels`.")
+    ] = None,
+    channel_options: Annotated[
+        str, typer.Option(help="In JSON: '{\"q\": 0.7}' for erasure.")
+    ] = "{}",
+    seed: Annotated[int, typer.Option(min=0, help="Another network, another split.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Give up after so long.")] = 900.0,
+    out: Annotated[
+        Path, typer.Option(help="A new folder for charter, certificates, rows and states.")
+    ] = Path("runs/network"),
+) -> None:
+    """A whole federation on this machine: real processes that talk over mutual TLS.
+
+    Rows are dealt to NODES peers, each with a certificate, a port and a state of its own. They
+    learn while you watch; then the summary, beside what the simulator gives for the same network.
+    """
+    from rich.live import Live
+
+    from peerwise.cli.peer import channel_named
+    from peerwise.data import load
+    from peerwise.experiments.setting import NEURAL
+    from peerwise.peer import local
+
+    faults = channel_named(channel, channel_options)
+    told: dict[str, Any] = {"method": method, "lr": lr}
+    told |= {"net": net} if method in NEURAL else {"model": model}
+    federation = local.set_up(
+        out, load(data, target=target), nodes=nodes, rows=rows or min(1200 // nodes, 150) or 1,
+        graph={"tree": "random_tree"}.get(topology, topology), method=told, seed=seed,
+        rounds={"count": rounds, "mode": mode, "deadline": deadline},
+    )  # fmt: skip
+    links = federation.charter.graph().number_of_edges()
+    console.print(
+        f"{nodes} peers, {links} links, in [bold]{escape(str(out))}[/]; every peer is a process "
+        "that keeps its rows and talks to its neighbours over mutual TLS."
+    )
+    extra = ["--channel", channel, "--channel-options", channel_options] if channel else []
+    with local.Peers(federation, extra) as peers, Live(console=console, transient=True) as live:
+        good = peers.wait(seconds, lambda found: live.update(_standing(found)))
+        last, wrong = peers.look(), peers.failed()
+    console.print(_standing(last))
+    for name, why in wrong.items():
+        console.print(f"[bold red]failed[/] {escape(name)}: {escape(why)}")
+    if not good:
+        raise BadSetting(
+            f"not all peers were done within {seconds:g} s" if not wrong else "some peers failed"
+        )
+    _summary(federation, local, faults, mode)
+
+
+def _standing(found: "dict[str, Any]") -> Table:
+    """How all peers stand."""
+    table = Table(title="Peers", title_justify="left", title_style="bold")
+    for name in ("peer", "round", "heard", "missed", "error on own rows", "KiB sent", "s / round"):
+        table.add_column(name, justify="left" if name == "peer" else "right")
+    for name, s in found.items():
+        if s is None:
+            table.add_row(escape(name), "starts", *[""] * 5)
+            continue
+        error = "" if s.error is None else f"{s.error:.3f}"
+        table.add_row(
+            escape(name), f"{s.round} / {s.rounds}" if s.phase == s.phases - 1 else "agrees",
+            str(len(s.heard)), str(len(s.missed)), error, f"{s.sent / 1024:.1f}",
+            f"{s.seconds:.3f}", style="green" if s.done else None,
+        )  # fmt: skip
+    return table
+
+
+def _summary(federation: Any, local: Any, faults: Any, mode: str) -> None:
+    """Test errors of the peers beside those that the simulator gives."""
+    import json
+
+    import numpy as np
+
+    from peerwise.peer.store import Store
+
+    charter = federation.charter
+    real = local.test_errors(federation)
+    store = Store.look(federation.state(charter.names[0]))
+    about = store.about()
+    store.close()
+    agreed = json.loads(about["agreed"]) if "agreed" in about else None
+    predicted = local.simulated_errors(federation, agreed, faults)
+    table = Table(title="Test error on rows nobody trained on", title_justify="left")
+    for name in ("who", "mean", "worst", "std over nodes"):
+        table.add_column(name, justify="left" if name == "who" else "right")
+    for name, errors in (
+        ("real peers", np.array(list(real.values()))),
+        ("the simulator, same seed", predicted),
+    ):
+        table.add_row(name, f"{errors.mean():.3f}", f"{errors.max():.3f}", f"{errors.std():.3f}")
+    console.print(table)
+    apart = float(np.abs(np.array(list(real.values())) - predicted).max())
+    same = "the same models" if mode == "wait" else "deadlines make rounds of their own"
+    console.print(f"Largest difference between a peer and its simulation: {apart:.3g} ({same}).")
+    console.print(
+        f"Next: `peerwise peer status {federation.state(charter.names[0])}`, also outbox, audit "
+        "and export."
+    )

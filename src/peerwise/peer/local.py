@@ -1,0 +1,238 @@
+"""A whole federation on this machine: real processes, certificates, ports and files."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from peerwise import data, topology
+from peerwise.errors import BadData, BadFile, PeerwiseError
+from peerwise.peer import views
+from peerwise.peer.charter import Charter, draft
+from peerwise.peer.identity import make_authority, make_certificate
+from peerwise.peer.plan import Plan
+
+__all__ = ["Federation", "Peers", "free_ports", "set_up", "test_errors"]
+
+CHARTER, TEST = "charter.toml", "test.parquet"
+
+
+class Federation(NamedTuple):
+    """What is set up in a folder."""
+
+    folder: Path
+    charter: Charter
+
+    def rows(self, name: str) -> Path:
+        """The file of a node's own rows."""
+        return self.folder / "data" / f"{name}.parquet"
+
+    def state(self, name: str) -> Path:
+        """The folder of a node's state."""
+        return self.folder / "state" / name
+
+    def table(self, path: Path) -> data.Table:
+        """The rows in one of its files."""
+        return data.load(path, target=self.charter.target)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine at which nobody listens now."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def _frame(table: data.Table) -> pd.DataFrame:
+    """The features with names, as a file has them."""
+    if isinstance(table.frame, pd.DataFrame):
+        return table.frame
+    flat = np.asarray(table.frame).reshape(len(table.labels), -1)
+    return pd.DataFrame(flat, columns=[f"f{i}" for i in range(flat.shape[1])])
+
+
+def set_up(
+    folder: Path,
+    table: data.Table,
+    *,
+    nodes: int,
+    rows: int,
+    graph: str = "random_tree",
+    method: Mapping[str, Any],
+    rounds: Mapping[str, Any],
+    seed: int = 0,
+    test_rows: int = 2000,
+    **terms: Any,
+) -> Federation:
+    """Deal rows to the nodes of a graph, and write charter, certificates and files in a folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise BadFile(f"{folder} is not empty; give another folder")
+    frame = _frame(table).assign(**{table.target: table.labels})
+    wanted = nodes * rows
+    if len(frame) <= wanted:
+        raise BadData(
+            f"{table.name} has {len(frame)} rows: too few for {nodes} nodes of {rows} rows and a "
+            "test set; ask for fewer nodes or rows"
+        )
+    order = np.random.default_rng(seed).permutation(len(frame))
+    names = [f"node{i}" for i in range(nodes)]
+    drawn = topology.graph_of(topology.named(graph, nodes, seed))
+    links = nx.relabel_nodes(nx.Graph(drawn), dict(enumerate(names)))
+    among = nx.Graph()  # in the order of their names
+    among.add_nodes_from(names)
+    among.add_edges_from(links.edges)
+    (folder / "data").mkdir(parents=True)
+    parts = np.split(order[:wanted], nodes)
+    for name, part in zip(names, parts, strict=True):
+        frame.iloc[part].to_parquet(folder / "data" / f"{name}.parquet", index=False)
+    frame.iloc[order[wanted:][:test_rows]].to_parquet(folder / TEST, index=False)
+    # categories and units of all rows: here they are no secret, and test rows must be read too
+    whole = table._replace(frame=_frame(table), split=None)
+    images = not isinstance(table.frame, pd.DataFrame)
+    typing: Any = dict.fromkeys(whole.frame, "numeric") if images else "distinct"
+    ports = free_ports(nodes)
+    charter = draft(
+        whole, among, name=f"{table.name} here", method=method, typing=typing,
+        addresses={n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True)},
+        rounds={"seed": seed, **rounds}, limits={"rows": wanted}, **terms,
+    )  # fmt: skip
+    charter.save(folder / CHARTER)
+    keys = folder / "keys"
+    make_authority(keys)
+    for name in names:
+        make_certificate(keys, name)
+    return Federation(folder, charter)
+
+
+class Peers:
+    """The processes of a local federation."""
+
+    def __init__(self, federation: Federation, extra: Sequence[str] = ()):
+        self.federation, self._extra = federation, list(extra)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.names = federation.charter.names
+
+    def start(self, name: str) -> None:
+        """Start a peer, or start it again."""
+        f = self.federation
+        f.state(name).mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable, "-m", "peerwise", "peer", "run", "--quiet",
+            "--charter", str(f.folder / CHARTER), "--node", name, "--data", str(f.rows(name)),
+            "--state", str(f.state(name)), "--keys", str(f.folder / "keys"), *self._extra,
+        ]  # fmt: skip
+        # peers share the cores: one that takes all of them for itself slows the others down
+        env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        env.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+        env["OMP_NUM_THREADS"] = env.get("OMP_NUM_THREADS", "1")
+        with open(f.state(name) / "output.txt", "ab") as output:
+            self.processes[name] = subprocess.Popen(
+                command, stdout=output, stderr=output, env=env, start_new_session=True
+            )
+
+    def __enter__(self) -> "Peers":
+        for name in self.names:
+            self.start(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a peer."""
+        self.processes[name].send_signal(number)
+
+    def stop(self) -> None:
+        """Ask all that still run to stop, and wait for them."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def look(self) -> dict[str, views.Status | None]:
+        """How every peer stands, by its own file."""
+        found: dict[str, views.Status | None] = {}
+        for name in self.names:
+            try:
+                found[name] = views.status(self.federation.state(name))
+            except PeerwiseError:
+                found[name] = None  # not begun
+        return found
+
+    def failed(self) -> dict[str, str]:
+        """Peers that ended with an error, and the last lines of what they said."""
+        wrong = {}
+        for name, process in self.processes.items():
+            if process.poll() not in (None, 0):
+                said = (self.federation.state(name) / "output.txt").read_text(errors="replace")
+                wrong[name] = said.strip()[-400:] or f"exit status {process.returncode}"
+        return wrong
+
+    def wait(self, seconds: float, watch: Callable[[dict[str, Any]], None] | None = None) -> bool:
+        """Whether all have ended well within so many seconds; `watch` sees them on the way."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if watch is not None:
+                watch(self.look())
+            if self.failed():
+                return False
+            if all(p.poll() is not None for p in self.processes.values()):
+                return True
+            time.sleep(0.25)
+        return False
+
+
+def test_errors(federation: Federation) -> dict[str, float]:
+    """The error of every peer's model on rows that nobody trained on."""
+    charter = federation.charter
+    x, y = charter.rows(federation.table(federation.folder / TEST))
+    found = {}
+    for name in charter.names:
+        prob = views.learnt(federation.state(name)).of_rows(x)
+        found[name] = float((prob.argmax(1) != y).mean())
+    return found
+
+
+def simulated_errors(
+    federation: Federation, agreed: Mapping[str, Any] | None = None, channel: Any = None
+) -> np.ndarray:
+    """The errors that the simulator predicts for this very federation, node by node."""
+    from peerwise import metrics
+    from peerwise.shards import pack
+    from peerwise.simulate import simulate
+
+    charter = federation.charter
+    plans = [Plan(charter, n, federation.table(federation.rows(n))) for n in charter.names]
+    first = plans[0]
+    method = first.learning.method(agreed)
+    x = np.concatenate([p.encoded(p.x, agreed) for p in plans])
+    y = np.concatenate([p.y for p in plans])
+    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
+    xt, yt = charter.rows(federation.table(federation.folder / TEST))
+    probe = metrics.errors("test", first.encoded(xt, agreed), yt)
+    run = simulate(
+        method, pack(x, y, rows), charter.topology(), charter.rounds.count,
+        seed=charter.rounds.seed, precision=first.setting.precision, probe=probe, channel=channel,
+        exact=True,
+    )  # fmt: skip
+    return np.asarray(run.history["adapt"]["test_error"])[-1]

@@ -1,0 +1,165 @@
+"""A peer from files: its charter, certificate, rows and state, until it is done or told to stop."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peerwise import data
+from peerwise.channel import Channel
+from peerwise.errors import BadFile, BadSetting
+from peerwise.peer.charter import Charter
+from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.identity import load_identity
+from peerwise.peer.meters import Meters
+from peerwise.peer.node import Memory
+from peerwise.peer.plan import Plan
+from peerwise.peer.store import Store, now
+
+__all__ = ["Told", "dry_run", "load_rows", "serve"]
+
+JOURNAL = "peer.log"
+
+
+class Told:
+    """What `peerwise peer run` was told."""
+
+    def __init__(
+        self,
+        charter: Path,
+        node: str,
+        rows: Path,
+        state: Path,
+        keys: Path,
+        *,
+        listen: str | None = None,
+        held_out: float = 0.0,
+        linger: float = 600.0,
+        metrics: int | None = None,
+        channel: Channel | None = None,
+        quiet: bool = False,
+    ):
+        self.charter = Charter.load(charter)
+        self.charter.index(node)
+        self.node, self.state, self.keys, self.listen = node, state, keys, listen
+        self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
+        if not 0 <= held_out < 1:
+            raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
+        self.table, self.kept = _held_out(load_rows(rows, self.charter.target), held_out)
+        self.mark = f"{_hash(rows)}:{held_out:g}"
+
+    def plan(self) -> Plan:
+        """What the peer runs."""
+        return Plan(self.charter, self.node, self.table, channel=self.channel)
+
+
+def load_rows(path: Path, target: str) -> data.Table:
+    """A node's own file, which must have the column to predict."""
+    if not path.exists():
+        raise BadFile(f"there is no data file {path}")
+    return data.load(path, target=target)
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table | None]:
+    """Evenly spaced rows apart, to look at and never to learn from."""
+    i = np.arange(len(table.labels))
+    apart = np.floor((i + 1) * share) > np.floor(i * share)
+    if not apart.any():
+        return table, None
+
+    def part(rows: np.ndarray) -> data.Table:
+        frame: Any = table.frame
+        frame = frame[rows].reset_index(drop=True) if hasattr(frame, "iloc") else frame[rows]
+        return table._replace(frame=frame, labels=table.labels[rows])
+
+    return part(~apart), part(apart)
+
+
+def dry_run(told: Told) -> tuple[Plan, Memory, dict[str, int]]:
+    """The first state and how many bytes would go to whom, with nothing sent, drawn or kept."""
+    plan = told.plan()
+    node = plan.node(0)
+    memory = node.shape() if plan.private else node.begin()
+    letters = node.letters(memory, 0)
+    sizes = {}
+    for j, letter in letters.items():
+        import jax
+
+        leaves = jax.tree.leaves(letter)
+        sizes[plan.charter.names[j]] = sum(np.asarray(a).nbytes for a in leaves)
+    return plan, memory, sizes
+
+
+def serve(told: Told) -> bool:
+    """Run until all rounds are done (True), or SIGTERM or SIGINT (False)."""
+    identity = load_identity(told.keys, told.node)
+    plan = told.plan()
+    held_out = None if told.kept is None else told.charter.rows(told.kept)
+    terms = told.charter.privacy
+    store = Store.open(
+        told.state,
+        node=told.node,
+        charter=told.charter.hash,
+        charter_text=told.charter.text(),
+        data=told.mark,
+        budget=None if terms is None else terms.model_dump(),
+        schema=told.charter.schema().to_json(),
+    )
+    _log_to(told.state / JOURNAL, told.node, told.quiet)
+    meters = Meters()
+    if told.metrics is not None:
+        meters.serve(told.metrics)
+    options = Options(told.listen, told.linger, held_out=held_out)
+
+    async def run() -> bool:
+        daemon = Daemon(plan, store, identity, options, meters)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, daemon.stop)
+        return await daemon.run()
+
+    try:
+        return asyncio.run(run())
+    finally:
+        store.close()
+
+
+class _Json(logging.Formatter):
+    """A line of JSON for every event."""
+
+    def __init__(self, node: str):
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = getattr(record, "facts", {})
+        line = {"time": now(), "level": record.levelname.lower(), "node": self._node,
+                "event": record.getMessage(), **facts}  # fmt: skip
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _log_to(path: Path, node: str, quiet: bool) -> None:
+    """Events go to a file beside the state, and to the standard error unless quiet."""
+    log = logging.getLogger("peerwise.peer")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    handlers: list[logging.Handler] = [logging.FileHandler(path, encoding="utf-8")]
+    if not quiet:
+        handlers.append(logging.StreamHandler(sys.stderr))
+    for old in log.handlers[:]:
+        log.removeHandler(old)
+    for handler in handlers:
+        handler.setFormatter(_Json(node))
+        log.addHandler(handler)
