@@ -52,15 +52,20 @@ NAMES = {
 }
 COLOURS = {"cta": "#0072b2", "average-cvar": "#e69f00", "cvar-cvar": "#c8102e",
            "decdiff+vt": "#8e44ad", "crc": "#009e73"}  # fmt: skip
+HARD = (0, (6, 1.5, 1, 1.5, 1, 1.5))  # a line of its own beside the dots of ATC
+# What a band says, by runs; with one there is none.
+BANDS = {1: "one run: no band", 2: "band: between the two runs"}
+BAND = "band: 95 % interval of the mean"
 
 
 def _style(variant: str) -> dict[str, Any]:
-    """A method has one colour; controls and what is ours are broken lines."""
+    """A method has one colour; controls and what is ours are broken lines, each in its way."""
     method = variant.split()[0].removesuffix("/a")
     name = NAMES[variant]
     broken = "-." if "/a" in variant else "--" if "control" in name else "-"
     broken = ":" if "(ours)" in name else broken
-    return {"color": COLOURS[method], "ls": broken, "label": name,
+    line: Any = HARD if variant.endswith(" hard") else broken
+    return {"color": COLOURS[method], "ls": line, "label": name,
             "alpha": 0.55 if "small" in variant else 1.0}  # fmt: skip
 
 
@@ -74,9 +79,14 @@ def _by_place(tasks: Tasks) -> dict[tuple[str, str, float], dict[str, Arrays]]:
     return found
 
 
+def _runs(many: int) -> str:
+    return "1 run" if many == 1 else f"{many} runs"
+
+
 def _progress(tasks: Tasks) -> Figure:
     """Mean and worst node against rounds, accuracy by class in the end, and spread of models."""
     places = _by_place(tasks)
+    most = max(len(found["accuracy"]) for found in tasks.values())
     figure, axes = panels(4 * len(places), width=4.0, height=3.4, most=4, layout="constrained")
     for i, ((dataset, graph, q), runs) in enumerate(places.items()):
         mean, worst, by_class, apart = axes[4 * i : 4 * i + 4]
@@ -90,7 +100,7 @@ def _progress(tasks: Tasks) -> Figure:
             band(apart, at, found[f"{stage}consensus"], log=True, **style)
         many = max(len(found["accuracy"]) for found in runs.values())
         where = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
-        mean.set_title(f"{where} ({many} runs): mean of nodes", fontsize=10)
+        mean.set_title(f"{where} ({_runs(many)}): mean of nodes", fontsize=10)
         worst.set_title("worst node", fontsize=10)
         by_class.set_title("by class, after the last round", fontsize=10)
         apart.set_title("spread of models", fontsize=10)
@@ -101,15 +111,15 @@ def _progress(tasks: Tasks) -> Figure:
             axis.set_xlabel("round")
         by_class.set_xlabel("class")
         by_class.set_xticks(np.arange(0, 10, 3))
-        apart.set_ylabel("distance from their mean / its norm")
+        apart.set_ylabel("distance from\ntheir mean / its norm")
         apart.set_yscale("log")
         plain_numbers(apart.yaxis)
         for axis in (mean, worst, by_class, apart):
             axis.grid(alpha=0.25)
     legend_below(figure)
     figure.suptitle(
-        "Rows sorted by class and cut; q: probability of arrival; line: mean of runs, band: its "
-        "95 % interval",
+        "Rows sorted by class and cut; q: probability of arrival; "
+        + (BANDS[1] if most == 1 else f"line: mean of runs, {BANDS.get(most, BAND)}"),
         fontsize=11,
     )
     return figure
@@ -178,6 +188,7 @@ def _losses(tasks: Tasks) -> Figure:
     """Gap of CRC and accuracy of DecDiff against the share of messages that is lost."""
     figure, (gaps, accuracies) = panels(2, width=5.0, height=3.7, layout="constrained")
     lines: dict[tuple[str, str, str], list[tuple[float, np.ndarray]]] = {}
+    runs_of: dict[Any, int] = {}
     for (dataset, graph, q), runs in _by_place(tasks).items():
         for variant, found in runs.items():
             values = found["gap"] if "gap" in found else found["accuracy"][:, -1]
@@ -194,14 +205,18 @@ def _losses(tasks: Tasks) -> Figure:
             "ls": "--" if variant == "crc 64" else "-",
             "label": told,
         }
-        band(gaps if crc else accuracies, lost, values, **style)
+        axis = gaps if crc else accuracies
+        band(axis, lost, values, **style)
+        runs_of[axis] = len(values)
     gaps.set_ylabel("test error of CRC above RC")
     accuracies.set_ylabel("test accuracy of DecDiff+VT")
     for axis, title in (
         (gaps, "CRC, naive Bayes"),
         (accuracies, "DecDiff+VT, a hidden layer of 64"),
     ):
-        axis.set_title(title, fontsize=10)
+        many = runs_of.get(axis)
+        told = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
+        axis.set_title(f"{title}{told}", fontsize=10)
         axis.set_xlabel("share of messages lost")
         axis.grid(alpha=0.25)
         if axis.lines:
