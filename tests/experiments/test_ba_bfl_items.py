@@ -12,7 +12,7 @@ from peerwise.experiments.ba_bfl_claims import claims
 SETS = ["fashion_mnist", "cifar10", "svhn_derived_20k"]
 
 
-def run(accuracy=0.8, ece=0.1, nll=1.0, seconds=1.0, worst=0.6, replicas=3, nodes=4):
+def run(accuracy=0.8, ece=0.1, nll=1.0, worst=0.6, replicas=3, nodes=4):
     """What a task gives: the same in all replicas and rounds."""
     merged = np.full((replicas, 2, 1), 1.0)
     local = np.full((replicas, 1, nodes), 0.9)
@@ -27,7 +27,6 @@ def run(accuracy=0.8, ece=0.1, nll=1.0, seconds=1.0, worst=0.6, replicas=3, node
         "own_accuracy": np.full((replicas, 2, nodes), 0.7),
         "local_accuracy": local,
         "sizes": np.full((replicas, nodes), 100),
-        "seconds_a_round": np.array(seconds * replicas),
     }
 
 
@@ -37,12 +36,17 @@ def everything(change=lambda n, rule: {}):
     return {f"cifar10 {n} {rule}": run(**change(n, rule)) for n in rules for rule in rules[n]}
 
 
-def verdicts(done):
+def paces(seconds=lambda n: 1.0 + n):
+    """Rounds of FedAvg and of one rule, timed."""
+    tasks = ba_bfl.ITEMS["figure-4"].tasks(["cifar10"], False, None)
+    return {t: {"seconds_a_round": np.array(seconds(int(t.split()[1])))} for t in tasks}
+
+
+def verdicts(done, timed=()):
     records = [
-        r
-        for item in ("table-1", "figure-3", "figure-4", "figure-5")
-        for r in ba_bfl.ITEMS[item].records(done)
+        r for item in ("table-1", "figure-3", "figure-5") for r in ba_bfl.ITEMS[item].records(done)
     ]
+    records += ba_bfl.ITEMS["figure-4"].records(dict(timed))
     return {c.name.removeprefix("cifar10 "): c.held for c in claims(records)}
 
 
@@ -58,10 +62,24 @@ def test_tasks_of_an_item_can_be_written_down_and_are_distinct(item, quick):
 def test_tables_and_figures_share_their_runs():
     keys = [
         {t.key for t in ba_bfl.ITEMS[i].tasks(SETS, False, None).values()}
-        for i in ("table-1", "figure-3", "figure-4", "figure-5")
+        for i in ("table-1", "figure-3", "figure-5")
     ]
-    assert keys[0] == keys[1] == keys[2] == keys[3]
+    assert keys[0] == keys[1] == keys[2]
     assert len(keys[0]) == 3 * (1 + 3 * 5)
+
+
+def test_rounds_are_timed_by_themselves():
+    tasks = ba_bfl.ITEMS["figure-4"].tasks(SETS, False, None)
+    assert len(tasks) == 3 * 4  # FedAvg, and one to three layers of one rule
+    assert {t.function.partition(":")[2] for t in tasks.values()} == {"pace"}
+    assert {t.arguments["data"] for t in tasks.values() if "moved" in t.arguments} == {"cifar10"}
+
+
+def test_what_table_1_runs_is_named_as_in_the_kept_cells():
+    """A changed name would lose the runs of hours."""
+    tasks = ba_bfl.ITEMS["table-1"].tasks(SETS, False, None)
+    assert tasks["fashion_mnist 0 fedavg"].key == "fa3fc0b2b3511e5e"
+    assert tasks["fashion_mnist 2 w2"].key == "ef65162ec3eafac4"
 
 
 def test_figure_1_is_the_papers():
@@ -81,8 +99,9 @@ def test_every_measure_of_the_last_round_is_recorded():
     assert found["local_mean"] == pytest.approx((0.5 + 3 * 0.9) / 4)
     assert found["local_worst"] == pytest.approx(0.5)
     assert found["own_mean"] == pytest.approx(0.7)
-    (cost,) = ba_bfl.ITEMS["figure-4"].records({"cifar10 1 rkl": run(seconds=2.0)})
-    assert cost.value == pytest.approx(2.0)  # of one replica
+    timed = {"cifar10 1 rkl": {"seconds_a_round": np.array(2.0)}}
+    (cost,) = ba_bfl.ITEMS["figure-4"].records(timed)
+    assert (cost.value, cost.setting["layers"], cost.std) == (2.0, 1, None)
 
 
 def test_claims_hold_where_the_numbers_say_so():
@@ -91,10 +110,10 @@ def test_claims_hold_where_the_numbers_say_so():
             lambda n, rule: {
                 "ece": 0.2 - 0.05 * n,
                 "nll": 2 - 0.2 * n,
-                "seconds": 1 + n,
                 "worst": 0.3 + 0.1 * n,
             }
-        )
+        ),
+        paces(),
     )
     assert held == dict.fromkeys(["alike", "calibrated", "layers", "cost", "fairness"], True)
 
@@ -106,10 +125,10 @@ def test_claims_do_not_hold_where_they_say_otherwise():
                 "accuracy": 0.8 if rule != "w2" else 0.7,
                 "ece": 0.05 * (n + 1),
                 "nll": 1 + n,
-                "seconds": 4 - n,
                 "worst": 0.8 - 0.1 * n,
             }
-        )
+        ),
+        paces(lambda n: 4.0 - n),
     )
     assert held == dict.fromkeys(["alike", "calibrated", "layers", "cost", "fairness"], False)
 
@@ -117,6 +136,7 @@ def test_claims_do_not_hold_where_they_say_otherwise():
 def test_a_claim_that_was_not_measured_is_left_out():
     done = {k: v for k, v in everything().items() if " 3 " not in k}
     assert verdicts(done) == {}
+    assert "cost" not in verdicts(everything())
 
 
 def test_other_sets_are_refused():

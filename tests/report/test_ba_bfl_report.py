@@ -9,6 +9,7 @@ from peerwise.experiments import ba_bfl, tasks
 from peerwise.experiments.reproduce import reproduce
 from peerwise.report import paper
 from peerwise.report.ba_bfl import markdown
+from peerwise.report.markdown import page
 
 
 @pytest.fixture
@@ -21,6 +22,8 @@ def folder(tmp_path, monkeypatch):
     def run(self, checkpoint=None):
         if self.function.endswith("allocation"):
             return {"counts": rng.integers(0, 100, (10, 10))}
+        if self.function.endswith("pace"):
+            return {"seconds_a_round": np.array(0.3)}
         merged = rng.uniform(0.1, 0.9, (3, 2, 1))
         made = dict.fromkeys(("accuracy", "ece", "ece_fine", "nll", "brier", "entropy"), merged)
         nodes = rng.uniform(0.1, 0.9, (3, 2, 10))
@@ -29,7 +32,6 @@ def folder(tmp_path, monkeypatch):
         return {
             **made, "rounds": np.array([1, 20]), "own_accuracy": nodes,
             "local_accuracy": nodes[:, 1:], "sizes": np.full((3, 10), 50),
-            "seconds_a_round": np.array(0.3),
         }  # fmt: skip
 
     monkeypatch.setattr(tasks.Task, "run", run)
@@ -37,6 +39,7 @@ def folder(tmp_path, monkeypatch):
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1)
     lost = ba_bfl.ITEMS["table-1"].tasks(list(ba_bfl.SETS), False, None)["cifar10 2 gaa"]
     (tmp_path / "cells" / f"{lost.key}.npz").unlink()
+    reproduce(ba_bfl.PAPER, items, tmp_path, workers=1, only_kept=True)
     return tmp_path
 
 
@@ -56,3 +59,20 @@ def test_items_are_pages_too(folder):
     made = ba_bfl.ITEMS["figure-1"].records({})
     lines = markdown("figure-1", made)
     assert "| RKLB | 1.6 | 1.6 | 0.4 | 0.4 |" in lines
+    whole = page(folder)
+    assert (
+        "- Table 1. Accuracy, calibration and uncertainty of the merged model: 1 of 48 runs"
+        in whole
+    )
+    assert "1 of 12 runs" not in whole  # rounds are timed by runs of their own
+
+
+def test_items_that_were_not_run_are_named(folder):
+    for task in ba_bfl.ITEMS["figure-4"].tasks(list(ba_bfl.SETS), False, None).values():
+        (folder / "cells" / f"{task.key}.npz").unlink()
+    found = reproduce(ba_bfl.PAPER, list(ba_bfl.ITEMS), folder, workers=1, only_kept=True)
+    assert "figure-4" not in {r.item for r in found.records}
+    assert not any(c.name.endswith("cost") for c in found.claims)
+    assert "- Figure 4. Cost by Bayesian layers: 12 of 12 runs" in page(folder)
+    drawn = paper.show(folder, Console(record=True, width=120))
+    assert "figure-4.png" not in {p.name for p in drawn}

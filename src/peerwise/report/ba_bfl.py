@@ -17,6 +17,7 @@ from peerwise.report.task_items import Grid, half_width, heading, show_items
 
 __all__ = ["markdown", "show"]
 
+FEW = 3  # replicas: of two, an interval says nothing
 # Heads of narrow columns.
 SHORT = {
     "accuracy": "accu-\nracy",
@@ -32,17 +33,21 @@ SHORT = {
     "own_worst": "own rows\nworst",
 }
 LEGEND = (
-    "± is the 95 % interval over replicas, none where one was run; ECE with 15 and with 100 bins; "
-    "OOD: how well entropy tells another set's images"
+    "means of replicas, ± 95 % interval over three or more; ECE with 15 and with 100 bins; OOD: "
+    "how well entropy tells another set's images"
+)
+PACE = (
+    "median of three times, nothing measured on the way; only meant where nothing else ran on the "
+    "device"
 )
 
 
 def _value(record: Record | None) -> str:
     if record is None or record.value is None:
         return ""
-    digits = ".3g" if record.metric in ("seconds_a_round", "rows") else ".3f"
+    digits = {"seconds_a_round": ".3g", "rows": ".0f"}.get(record.metric, ".3f")
     text = f"{record.value:{digits}}"
-    half = half_width(record)
+    half = half_width(record) if record.reps >= FEW else None
     return text if half is None else f"{text} ±{half:{digits}}"
 
 
@@ -114,6 +119,8 @@ def _grids(item: str, records: Sequence[Record]) -> list[Grid]:
 
 
 def _legend(item: str) -> str:
+    if item == "figure-4":
+        return PACE
     return "" if item in ("figure-1", "figure-2") else LEGEND
 
 

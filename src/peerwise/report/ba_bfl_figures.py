@@ -113,6 +113,22 @@ def allocation(tasks: dict[str, Arrays]) -> Figure:
     return figure
 
 
+def _half(record: Record) -> float:
+    """Half of a bar: the 95 % interval, or half the distance of two replicas, which give none."""
+    if record.std is not None and record.reps == 2:
+        return record.std / np.sqrt(2)
+    return half_width(record) or 0.0
+
+
+def _bars(records: Sequence[Record]) -> str:
+    """What points and bars are."""
+    many = max(r.reps for r in records)
+    if many == 1:
+        return "one replica: no bars"
+    bars = "between the two" if many == 2 else "95 % interval"
+    return f"points: mean of {many} replicas; bars: {bars}"
+
+
 def _by_layers(records: Sequence[Record]) -> Figure:
     """A measure against the number of Bayesian layers, a panel for each set and measure."""
     places = list(dict.fromkeys((r.dataset, r.metric) for r in records))
@@ -122,9 +138,7 @@ def _by_layers(records: Sequence[Record]) -> Figure:
         mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
         for rule in dict.fromkeys(r.setting["rule"] for r in mine):
             points = sorted(
-                (r.setting["layers"], r.value, half_width(r) or 0)
-                for r in mine
-                if r.setting["rule"] == rule
+                (r.setting["layers"], r.value, _half(r)) for r in mine if r.setting["rule"] == rule
             )
             at, middle, half = (np.array(a, float) for a in zip(*points, strict=True))
             style: dict[str, Any] = {"color": COLOURS[rule], "label": NAMES[rule]}
@@ -137,6 +151,8 @@ def _by_layers(records: Sequence[Record]) -> Figure:
         axis.set_title(SETS[dataset], fontsize=10)
         axis.grid(alpha=0.25)
     legend_below(figure)
+    if records[0].item != "figure-4":  # of times there are no replicas
+        figure.suptitle(_bars(records).capitalize(), fontsize=11)
     return figure
 
 
@@ -158,7 +174,7 @@ def _graphs(records: Sequence[Record]) -> Figure:
             }
             at = [i for i, place in enumerate(places) if place in found]
             middle = [found[places[i]].value for i in at]
-            half = [half_width(found[places[i]]) or 0 for i in at]
+            half = [_half(found[places[i]]) for i in at]
             style: dict[str, Any] = {"color": COLOURS[variant], "label": NAMES[variant]}
             axis.errorbar(
                 at, middle, half, marker="o", ms=4, capsize=2, lw=0, elinewidth=1, **style
@@ -170,7 +186,10 @@ def _graphs(records: Sequence[Record]) -> Figure:
             axis.set_yscale("log")
             plain_numbers(axis.yaxis)
     legend_below(figure)
-    figure.suptitle("Fashion-MNIST, 10 nodes: models merged with the neighbours'", fontsize=11)
+    figure.suptitle(
+        f"Fashion-MNIST, 10 nodes: models merged with the neighbours'; {_bars(records)}",
+        fontsize=11,
+    )
     return figure
 
 

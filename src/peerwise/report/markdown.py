@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from peerwise.experiments.items import Paper
+from peerwise.experiments.items import Paper, TaskPaper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
 from peerwise.report import tables
 from peerwise.report.paper import OF_TASKS
+from peerwise.report.task_items import arrays_of, heading
 
 __all__ = ["page"]
 
@@ -56,8 +57,22 @@ def _before(records: list[Record]) -> list[str]:
     return lines
 
 
+def _not_run(folder: Path, records: list[Record]) -> list[str]:
+    """Which items of a paper of tasks lack runs, and how many."""
+    paper = PAPERS.get((records[0].paper or "") if records else "")
+    if not isinstance(paper, TaskPaper):
+        return []
+    found = arrays_of(folder, paper)
+    lines = [
+        f"- {heading(paper, item)}: {len(names)} of {len(names) + len(found.arrays[item])} runs"
+        for item, names in found.missing.items()
+        if names
+    ]
+    return ["## Not run", "", *lines, ""] if lines else []
+
+
 def page(folder: Path) -> str:
-    """Every table of a run folder, each cell ours and then the paper's, and the claims."""
+    """Every table of a run folder, each cell ours and then the paper's; gaps, and the claims."""
     records, claims, _ = read_folder(folder)
     lines = []
     if tables.printed([r for r in records if r.paper not in OF_TASKS]):
@@ -83,6 +98,7 @@ def page(folder: Path) -> str:
         else:
             lines += [*_table(item, paper, mine), ""]
         lines += [line for note in found.notes for line in (note, "")]
+    lines += _not_run(folder, records)
     if claims:
         quoted = any(c.paper for c in claims)
         head = ["claim", "held when", "ours", *(["paper"] if quoted else []), ""]
