@@ -1,5 +1,6 @@
 """Tables and figures of the BA-BFL experiments."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from rich.console import Console
@@ -9,6 +10,7 @@ from peerwise.experiments import ba_bfl, tasks
 from peerwise.experiments.reproduce import reproduce
 from peerwise.report import paper
 from peerwise.report.ba_bfl import markdown
+from peerwise.report.ba_bfl_figures import DRAW
 from peerwise.report.markdown import page
 
 
@@ -64,7 +66,20 @@ def test_items_are_pages_too(folder):
         "- Table 1. Accuracy, calibration and uncertainty of the merged model: 1 of 48 runs"
         in whole
     )
+    assert "layers, rule | accuracy | ECE 100 |" in whole  # a word broken for the terminal is whole
     assert "1 of 12 runs" not in whole  # rounds are timed by runs of their own
+
+
+@pytest.mark.parametrize(("replicas", "words"), [(1, "no bars"), (2, "between the two"), (3, "95")])
+def test_figures_say_what_bars_are(replicas, words):
+    values = np.linspace(0.2, 0.4, replicas)
+    made = [ba_bfl._record("figure-3", "cifar10", "nll", values, layers=1, rule="rkl")]
+    figure = DRAW["figure-3"](made)
+    assert words in figure.get_suptitle()
+    low, high = figure.axes[0].collections[0].get_segments()[0][:, 1]
+    if replicas == 2:
+        np.testing.assert_allclose([low, high], values)
+    plt.close(figure)
 
 
 def test_items_that_were_not_run_are_named(folder):

@@ -215,6 +215,25 @@ def test_curves_are_means_of_runs_and_of_nodes():
     plt.close(figure)
 
 
+@pytest.mark.parametrize(
+    ("replicas", "words"), [(1, "one run: no band"), (2, "between the two runs"), (3, "95 %")]
+)
+def test_figures_say_what_a_band_is(replicas, words):
+    for item, name in (("order", "mnist ring 1.0|cta"), ("loss", "mnist tree 1.0|decdiff+vt")):
+        figure = DRAW[item]({name: result(name, replicas)})
+        titles = [figure.get_suptitle(), *(axis.get_title() for axis in figure.axes)]
+        assert any(words in title for title in titles), item
+        plt.close(figure)
+
+
+def test_lines_of_one_method_differ():
+    variants = ["cvar-cvar", "cvar-cvar atc", "cvar-cvar hard"]
+    figure = DRAW["order"]({f"mnist ring 1.0|{v}": result(f"|{v}", 3) for v in variants})
+    drawn = {str(line._dash_pattern) for line in figure.axes[0].lines}
+    assert len(drawn) == len(variants)
+    plt.close(figure)
+
+
 def test_adapt_then_combine_is_drawn_after_combining():
     found = result("|cta atc", 3)
     figure = DRAW["order"]({"mnist ring 1.0|cta atc": found})

@@ -36,7 +36,7 @@ class Grid(NamedTuple):
     """A table of plain text, for the terminal or for a page."""
 
     title: str
-    head: Sequence[str]  # lines of a head are parted by a line break
+    head: Sequence[str]  # lines of a head are parted by a line break, words by a hyphen before it
     rows: Sequence[Sequence[str]]
 
     @property
@@ -59,7 +59,7 @@ class Grid(NamedTuple):
 
     def lines(self) -> list[str]:
         """As lines of Markdown, without the title."""
-        head = [column.replace("\n", " ") for column in self.head]
+        head = [column.replace("-\n", "").replace("\n", " ") for column in self.head]
         rule = "|---|" + "---:|" * (len(head) - 1)
         first, *rest = ("| " + " | ".join(cells) + " |" for cells in (head, *self.rows))
         return [first, rule, *rest, ""]
