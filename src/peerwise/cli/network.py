@@ -359,12 +359,13 @@ def _summary(federation: Any, local: Any, faults: Any, mode: str) -> None:
     from peerwise.peer.store import Store
 
     charter = federation.charter
-    real = local.test_errors(federation)
+    real = local.peer_errors(federation)
     store = Store.look(federation.state(charter.names[0]))
     about = store.about()
     store.close()
     agreed = json.loads(about["agreed"]) if "agreed" in about else None
-    predicted = local.simulated_errors(federation, agreed, faults)
+    run = local.simulated(federation, agreed, faults, probe=True)
+    predicted = np.asarray(run.history["adapt"]["test_error"])[-1]
     table = Table(title="Test error on rows nobody trained on", title_justify="left")
     for name in ("who", "mean", "worst", "std over nodes"):
         table.add_column(name, justify="left" if name == "who" else "right")
@@ -375,8 +376,8 @@ def _summary(federation: Any, local: Any, faults: Any, mode: str) -> None:
         table.add_row(name, f"{errors.mean():.3f}", f"{errors.max():.3f}", f"{errors.std():.3f}")
     console.print(table)
     apart = float(np.abs(np.array(list(real.values())) - predicted).max())
-    same = "the same models" if mode == "wait" else "deadlines make rounds of their own"
-    console.print(f"Largest difference between a peer and its simulation: {apart:.3g} ({same}).")
+    why = "" if mode == "wait" else "; who is heard when is up to the clock in this mode"
+    console.print(f"Largest difference between a peer and its simulation: {apart:.4f}{why}.")
     console.print(
         f"Next: `peerwise peer status {federation.state(charter.names[0])}`, also outbox, audit "
         "and export."

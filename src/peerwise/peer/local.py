@@ -14,14 +14,18 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from peerwise import data, topology
+from peerwise import data, metrics, topology
+from peerwise.channel import Channel
 from peerwise.errors import BadData, BadFile, PeerwiseError
 from peerwise.peer import views
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.identity import make_authority, make_certificate
 from peerwise.peer.plan import Plan
+from peerwise.runtime import Run
+from peerwise.shards import pack
+from peerwise.simulate import simulate
 
-__all__ = ["Federation", "Peers", "free_ports", "set_up", "test_errors"]
+__all__ = ["Federation", "Peers", "free_ports", "peer_errors", "set_up", "simulated"]
 
 CHARTER, TEST = "charter.toml", "test.parquet"
 
@@ -76,6 +80,7 @@ def set_up(
     rounds: Mapping[str, Any],
     seed: int = 0,
     test_rows: int = 2000,
+    typing: str = "distinct",
     **terms: Any,
 ) -> Federation:
     """Deal rows to the nodes of a graph, and write charter, certificates and files in a folder."""
@@ -103,10 +108,10 @@ def set_up(
     # categories and units of all rows: here they are no secret, and test rows must be read too
     whole = table._replace(frame=_frame(table), split=None)
     images = not isinstance(table.frame, pd.DataFrame)
-    typing: Any = dict.fromkeys(whole.frame, "numeric") if images else "distinct"
+    kinds: Any = dict.fromkeys(whole.frame, "numeric") if images else typing
     ports = free_ports(nodes)
     charter = draft(
-        whole, among, name=f"{table.name} here", method=method, typing=typing,
+        whole, among, name=f"{table.name} here", method=method, typing=kinds,
         addresses={n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True)},
         rounds={"seed": seed, **rounds}, limits={"rows": wanted}, **terms,
     )  # fmt: skip
@@ -202,7 +207,7 @@ class Peers:
         return False
 
 
-def test_errors(federation: Federation) -> dict[str, float]:
+def peer_errors(federation: Federation) -> dict[str, float]:
     """The error of every peer's model on rows that nobody trained on."""
     charter = federation.charter
     x, y = charter.rows(federation.table(federation.folder / TEST))
@@ -213,26 +218,25 @@ def test_errors(federation: Federation) -> dict[str, float]:
     return found
 
 
-def simulated_errors(
-    federation: Federation, agreed: Mapping[str, Any] | None = None, channel: Any = None
-) -> np.ndarray:
-    """The errors that the simulator predicts for this very federation, node by node."""
-    from peerwise import metrics
-    from peerwise.shards import pack
-    from peerwise.simulate import simulate
-
+def simulated(
+    federation: Federation,
+    agreed: Mapping[str, Any] | None = None,
+    channel: Channel | None = None,
+    probe: bool = False,
+) -> Run:
+    """What the simulator gives for this very federation; `probe`: with errors on the test rows."""
     charter = federation.charter
     plans = [Plan(charter, n, federation.table(federation.rows(n))) for n in charter.names]
     first = plans[0]
-    method = first.learning.method(agreed)
     x = np.concatenate([p.encoded(p.x, agreed) for p in plans])
     y = np.concatenate([p.y for p in plans])
     rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
-    xt, yt = charter.rows(federation.table(federation.folder / TEST))
-    probe = metrics.errors("test", first.encoded(xt, agreed), yt)
-    run = simulate(
-        method, pack(x, y, rows), charter.topology(), charter.rounds.count,
-        seed=charter.rounds.seed, precision=first.setting.precision, probe=probe, channel=channel,
+    look = None
+    if probe:
+        xt, yt = charter.rows(federation.table(federation.folder / TEST))
+        look = metrics.errors("test", first.encoded(xt, agreed), yt)
+    return simulate(
+        first.learning.method(agreed), pack(x, y, rows), charter.topology(), charter.rounds.count,
+        seed=charter.rounds.seed, precision=first.setting.precision, probe=look, channel=channel,
         exact=True,
     )  # fmt: skip
-    return np.asarray(run.history["adapt"]["test_error"])[-1]

@@ -109,7 +109,9 @@ class Store:
             with made.transaction():
                 for statement in TABLES.split(";"):
                     db.execute(statement)
-            made._mine({"node": node, "charter": charter, "data": data, "text": charter_text})
+                if not made.about():
+                    made.set(node=node, charter=charter, data=data, text=charter_text, made=now())
+            made._mine({"node": node, "charter": charter, "data": data})
         except sqlite3.Error as error:
             db.close()
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
@@ -244,12 +246,8 @@ class Store:
             self._db.close()
 
     def _mine(self, facts: dict[str, str]) -> None:
-        """Refuse the state of another node, charter or data file; write ours in a new one."""
+        """Refuse the state of another node, charter or data file."""
         old = self.about()
-        if not old:
-            with self.transaction():
-                self.set(**facts, made=now())
-            return
         if old["node"] != facts["node"]:
             raise BadFile(
                 f"{self.path} is the state of node '{old['node']}', not of '{facts['node']}'; give "

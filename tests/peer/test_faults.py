@@ -1,0 +1,172 @@
+"""Peers as real processes that are killed, stopped and cut off."""
+
+import os
+import random
+import signal
+import time
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from federation import columns
+from peerwise.data.loaders import Table
+from peerwise.peer import views
+from peerwise.peer.local import Peers, set_up, simulated
+from peerwise.peer.local import peer_errors as errors_of
+from peerwise.peer.store import Store
+
+LIMIT = 240.0
+
+
+def small(folder, *, nodes=4, rounds=40, mode="wait", features=12, **terms):
+    digits = load_digits()
+    keep = np.argsort(-digits.data.std(0))[:features]
+    table = Table(
+        "digits", columns(digits.data[:, keep]), digits.target.astype(str).astype(object), "class"
+    )
+    method = terms.pop("method", {"method": "crc", "lr": 0.05})
+    table = table._replace(categorical=())
+    return set_up(
+        folder, table, nodes=nodes, rows=60, method=method, typing="manifest",
+        rounds={"count": rounds, "mode": mode, **terms.pop("timing", {})}, **terms,
+    )  # fmt: skip
+
+
+def until(peers, name, t, seconds=LIMIT):
+    """Wait until a peer has done so many rounds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = peers.look()[name]
+        if found is not None and found.round >= t:
+            return
+        assert not peers.failed()
+        time.sleep(0.02)
+    raise AssertionError(f"{name} did not get to round {t}")
+
+
+def kill_in_turn(peers, kills, rounds, rng):
+    """kill -9 of one peer after the other at random moments, each started again."""
+    for k in range(kills):
+        name = peers.names[k % len(peers.names)]
+        until(peers, name, (k + 1) * rounds // (kills + 2))
+        time.sleep(rng.random() * 0.2)
+        peers.signal(name, signal.SIGKILL)
+        peers.processes[name].wait()
+        peers.start(name)
+
+
+def assert_as_simulated(fed, channel=None):
+    run = simulated(fed, channel=channel)
+    for i, name in enumerate(fed.charter.names):
+        mine = jax.tree.leaves(views.learnt(fed.state(name)).value)
+        theirs = jax.tree.leaves(jax.tree.map(lambda a, i=i: a[i], run.state.value))
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def assert_nothing_lost(fed):
+    """Whatever a neighbour acknowledged it has used: every round of everybody heard everybody."""
+    for name in fed.charter.names:
+        store = Store.look(fed.state(name))
+        rounds = store.rows("SELECT round, heard, missed FROM rounds ORDER BY round")
+        store.close()
+        assert [r[0] for r in rounds] == list(range(fed.charter.rounds.count))
+        for _, heard, missed in rounds:
+            assert sorted(heard.split()) == sorted(fed.charter.neighbours(name))
+            assert not missed
+
+
+@pytest.mark.parametrize(
+    ("kills", "rounds"), [(2, 40), pytest.param(20, 200, marks=pytest.mark.full)]
+)
+def test_peers_that_are_killed_and_started_again_end_with_the_same_models(tmp_path, kills, rounds):
+    fed = small(tmp_path / "net", rounds=rounds)
+    with Peers(fed) as peers:
+        kill_in_turn(peers, kills, rounds, random.Random(kills))
+        assert peers.wait(LIMIT), peers.failed()
+    assert_nothing_lost(fed)
+    assert_as_simulated(fed)
+
+
+def test_a_stopped_peer_does_not_hold_up_others_with_deadlines_and_joins_them_again(tmp_path):
+    fed = small(tmp_path / "net", rounds=60, mode="deadline", timing={"deadline": 0.4})
+    with Peers(fed) as peers:
+        for name in peers.names:
+            until(peers, name, 3)
+        stopped = peers.names[1]
+        peers.signal(stopped, signal.SIGSTOP)
+        at = peers.look()[stopped].round
+        other = next(n for n in peers.names if n != stopped)
+        until(peers, other, min(at + 12, 59))  # goes on without it
+        peers.signal(stopped, signal.SIGCONT)
+        assert peers.wait(LIMIT), peers.failed()
+        found = peers.look()
+    assert all(s.done for s in found.values())
+    store = Store.look(fed.state(stopped))
+    done = [r for (r,) in store.rows("SELECT round FROM rounds ORDER BY round")]
+    store.close()
+    assert len(done) < 60  # it jumped over rounds that it slept through
+    assert done[-1] == 59
+    predicted = np.asarray(simulated(fed, probe=True).history["adapt"]["test_error"])[-1]
+    errors = np.array(list(errors_of(fed).values()))
+    assert errors.mean() < predicted.mean() + 0.05
+
+
+def test_a_peer_killed_with_deadlines_joins_the_current_round(tmp_path):
+    fed = small(tmp_path / "net", rounds=80, mode="deadline", timing={"deadline": 0.5})
+    with Peers(fed) as peers:
+        for name in peers.names:
+            until(peers, name, 4)
+        peers.signal(peers.names[0], signal.SIGKILL)
+        peers.processes[peers.names[0]].wait()
+        peers.start(peers.names[0])
+        assert peers.wait(LIMIT), peers.failed()
+    predicted = np.asarray(simulated(fed, probe=True).history["adapt"]["test_error"])[-1]
+    errors = np.array(list(errors_of(fed).values()))
+    assert errors.mean() <= predicted.mean() + 0.01
+
+
+def test_sigterm_stops_a_peer_gently_and_the_same_command_goes_on(tmp_path):
+    fed = small(tmp_path / "net", nodes=2, rounds=30)
+    with Peers(fed) as peers:
+        until(peers, "node0", 5)
+        peers.signal("node0", signal.SIGTERM)
+        assert peers.processes["node0"].wait(20) == 0
+        assert b"goes on" in (fed.state("node0") / "output.txt").read_bytes()
+        peers.start("node0")
+        assert peers.wait(LIMIT), peers.failed()
+    assert_as_simulated(fed)
+
+
+def test_the_wrong_state_data_port_or_charter_is_one_line(tmp_path):
+    fed = small(tmp_path / "net", nodes=2, rounds=4)
+    with Peers(fed) as peers:
+        assert peers.wait(LIMIT), peers.failed()
+    # another node's state
+    os.rename(fed.state("node0"), tmp_path / "other")
+    os.rename(fed.state("node1"), fed.state("node0"))
+    assert "is the state of node 'node1'" in said_by(fed, "node0")
+    os.rename(fed.state("node0"), fed.state("node1"))
+    os.rename(tmp_path / "other", fed.state("node0"))
+    # rows that changed
+    import pandas as pd
+
+    rows = pd.read_parquet(fed.rows("node0"))
+    rows.iloc[:-1].to_parquet(fed.rows("node0"), index=False)
+    assert "the data are not those" in said_by(fed, "node0")
+    rows.to_parquet(fed.rows("node0"), index=False)
+    # a column less
+    rows.drop(columns=["f0"]).to_parquet(fed.rows("node0"), index=False)
+    assert "f0" in said_by(fed, "node0")
+
+
+def said_by(fed, name):
+    peers = Peers(fed)
+    (fed.state(name) / "output.txt").unlink(missing_ok=True)
+    peers.start(name)
+    assert peers.processes[name].wait(60) == 2
+    said = (fed.state(name) / "output.txt").read_text()
+    assert "Traceback" not in said
+    return " ".join(said.split())
