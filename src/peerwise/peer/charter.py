@@ -179,9 +179,12 @@ class Charter(BaseModel):
         self.index(node)
         return self.nodes[node].neighbours
 
-    def rows(self, table: data.Table) -> tuple[np.ndarray, np.ndarray]:
-        """A node's own rows as numbers x [m, d] and classes y [m]; BadData if not as agreed."""
-        wide = self.setting().precision == "float64"
+    def rows(self, table: data.Table, exact: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """A node's own rows as numbers x [m, d] and classes y [m]; BadData if not as agreed.
+
+        `exact`: in double precision, whatever the method computes in.
+        """
+        wide = exact or self.setting().precision == "float64"
         dtype: type[np.floating] = np.float64 if wide else np.float32
         return own_rows(table, self.schema(), self.features, self.limits, dtype)
 
@@ -205,13 +208,19 @@ def draft(
     What the columns mean is learnt from the sample, center and scale too unless the nodes agree on
     them or the model is about plain numbers: nodes without secrets should make the sample. Cells
     may be empty if a number of the sample is missing, or as `missing` says. limits.rows is the
-    number of rows of the sample unless given.
+    number of rows of the sample unless given. With a privacy budget numbers get the bounds of the
+    sample, which then are public.
     """
     encoded = data.encode(table, typing=typing)
     schema = encoded.schema
     plain = method.get("model") in PLAIN and method.get("method") not in NEURAL
     if units == "given" and not plain:
         _, schema = data.standardise(encoded.x, schema)
+    bounds: dict[str, dict[str, Any]] = {
+        f.name: {"low": float(np.nanmin(column)), "high": float(np.nanmax(column))}
+        for f, column in zip(schema.features, encoded.x.T, strict=True)
+        if f.kind == "numeric"
+    }
     told = addresses or {}
     for node in told:
         if node not in graph:
@@ -225,6 +234,7 @@ def draft(
         "features": [
             {"name": f.name, "kind": f.kind, "categories": f.categories}
             | ({"center": f.center, "scale": f.scale} if f.kind == "numeric" else {})
+            | (bounds.get(f.name, {}) if privacy is not None else {})
             for f in schema.features
         ],
         "method": dict(method),

@@ -63,6 +63,7 @@ class Plan:
         self.learning = Learning(charter)
         self.topology, self.setting = self.learning.topology, self.learning.setting
         self.x, self.y = charter.rows(table)
+        self._table = table
         self.channel, self._noise = channel, noise
         if channel is not None:
             channel.check(self.topology, charter.rounds.count)
@@ -166,8 +167,9 @@ class Plan:
                     f"a private release needs public bounds: give low and high of "
                     f"'{feature.name}' in the charter"
                 )
+        exact, _ = self.charter.rows(self._table, exact=True)  # a bound is no bound if rounded
         made = private_statistics(
-            self.x, self.y, schema, epsilon=float(s.epsilon or math.inf), bounds=bounds,
+            exact, self.y, schema, epsilon=float(s.epsilon or math.inf), bounds=bounds,
             ledger=_Inside(ledger), noise=self._noise, data="statistics of all rows",  # type: ignore[arg-type]
         )  # fmt: skip
         noisy = np.asarray(made.statistics.values)

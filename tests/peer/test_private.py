@@ -1,0 +1,175 @@
+"""Noise between real peers: drawn once, paid for before it leaves, the same after a restart."""
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+
+from federation import federation, run_all
+from peerwise import methods
+from peerwise.errors import BadData
+from peerwise.peer.learning import constant
+from peerwise.peer.store import Store
+from peerwise.privacy import Overspent, Tape, vetted
+from peerwise.shards import pack
+from peerwise.simulate import simulate
+
+PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
+LINE = nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"})
+GOSSIP = {"method": "gossip_nb", "counter": "total", "epsilon": 2.0}
+BUDGET = {"epsilon": 2.0}
+
+
+class Counted:
+    """Vetted noise, and how often it was drawn."""
+
+    def __init__(self):
+        self.draws = 0
+
+    def __call__(self, *args, **options):
+        self.draws += 1
+        return vetted(*args, **options)
+
+
+def charges(daemon):
+    return daemon.store.ledger.table()
+
+
+def test_gossip_with_recorded_noise_ends_with_the_simulators_models(tmp_path):
+    fed = federation(tmp_path, LINE, GOSSIP, rounds={"count": 8}, privacy=BUDGET)
+    rng = np.random.default_rng(0)
+    model = fed.daemon("a").plan.learning.model()
+    noise = [rng.laplace(size=(model.classes, model.size)) for _ in fed.charter.names]
+    daemons = [fed.daemon(name, noise=Tape([noise[i]])) for i, name in enumerate(fed.charter.names)]
+    assert all(run_all(*daemons))
+    released = np.stack([np.asarray(d.memory.state.memory["own"]) for d in daemons])
+    one = methods.gossip_nb(model, counter="total", released=replayed(released))
+    plans = [d.plan for d in daemons]
+    x, y = (np.concatenate([getattr(p, k) for p in plans]) for k in ("x", "y"))
+    x[:, 0] = np.repeat(np.arange(3), [len(p.y) for p in plans])  # says who a node is
+    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
+    run = simulate(one, pack(x, y, rows), fed.charter.topology(), 8, exact=True)
+    for i, daemon in enumerate(daemons):
+        for a, b in zip(
+            jax.tree.leaves(daemon.memory.state.value),
+            jax.tree.leaves(jax.tree.map(lambda a, i=i: a[i], run.state.value)),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(a, b)
+        told = charges(daemon)
+        assert told["epsilon"].tolist() == [2.0]
+
+
+def replayed(released):
+    """Recorded releases for a simulation, in which the first number of a row says whose it is."""
+
+    def draw(key, shard):
+        who = shard.x[0, 0].astype(int)
+        nothing = constant(released[0], 30.0, 2.0)(key, shard)[1]
+        return jax.numpy.asarray(released)[who], nothing
+
+    return draw
+
+
+def test_a_release_is_drawn_and_paid_for_once_whatever_happens(tmp_path):
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds={"count": 3}, privacy=BUDGET)
+    a = fed.daemon("a", noise=(first := Counted()))
+    with pytest.raises(TimeoutError):  # nobody answers: it has drawn, paid and written it down
+        run_all(a, seconds=2.0)
+    assert first.draws == 1
+    before = a.store.unsent("b")[0].body
+    a.store.close()
+    again, b = fed.daemon("a", noise=(second := Counted())), fed.daemon("b")
+    assert again.store.unsent("b")[0].body == before
+    assert all(run_all(again, b))
+    assert second.draws == 0
+    assert charges(again)["epsilon"].tolist() == [2.0]
+
+
+def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(tmp_path):
+    method = {"method": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
+    budget = {"epsilon": 8.0, "delta": 1e-5, "accountant": "rdp"}
+    fed = federation(tmp_path, PAIR, method, rounds={"count": 6}, privacy=budget)
+    daemons = [fed.daemon(n, noise=Counted()) for n in fed.charter.names]
+    assert all(run_all(*daemons))
+    for daemon in daemons:
+        assert len(charges(daemon)) == 6
+        assert 0 < daemon.store.ledger.total().epsilon <= 8.0
+        assert daemon.plan._noise.draws == 6
+
+
+def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
+    method = {"method": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
+    fed = federation(
+        tmp_path, PAIR, method, rounds={"count": 4}, privacy={"epsilon": 5.0, "delta": 1e-5}
+    )
+    daemons = [fed.daemon(n) for n in fed.charter.names]
+    assert all(run_all(*daemons))
+    assert charges(daemons[0])["epsilon"].tolist() == [5.0]
+
+
+def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds={"count": 3}, privacy=BUDGET)
+    a = fed.daemon("a")
+    a.store.ledger.charge("laplace", {}, 1.5, data="another study")
+    with pytest.raises(Overspent, match="cannot afford"):
+        run_all(a, seconds=10.0)
+    store = Store.look(tmp_path / "a")
+    assert store.progress() is None
+    assert not store.rows("SELECT * FROM outbox")
+    store.close()
+
+
+def exchanged(tmp_path, method, **terms):
+    """Two peers of which one has a single row; the letters that they sent, and the row."""
+    fed = federation(tmp_path, PAIR, method, rounds={"count": 2}, **terms)
+    table = fed.tables["b"]
+    fed.tables["b"] = table._replace(frame=table.frame.iloc[:1], labels=table.labels[:1])
+    daemons = {n: fed.daemon(n) for n in fed.charter.names}
+    assert all(run_all(*daemons.values()))
+    letters = {
+        (name, row[0]): d.format.decode(bytes(row[1])).message.value
+        for name, d in daemons.items()
+        for row in d.store.rows("SELECT round, body FROM outbox JOIN bodies USING (hash)")
+    }
+    return daemons["b"].plan, letters
+
+
+def reconstructed(plan, letters):
+    """What a can tell of the row of b, its only neighbour: the difference of two letters.
+
+    b heard a's letter of round 0 and nothing else, so its letter of round 1 is that and its own
+    update. Posteriors of the uniform start are 1/c, so the update of the row's class is
+    (1 - 1/c) of its features.
+    """
+    update = np.asarray(letters["b", 1]) - np.asarray(letters["a", 0])
+    classes = update.shape[0]
+    guess = int(update[:, 0].argmax())
+    return guess, update[guess] / (1 - 1 / classes)
+
+
+def test_without_noise_a_neighbour_can_reconstruct_the_row_of_a_small_node(tmp_path):
+    plan, letters = exchanged(tmp_path, {"method": "crc", "lr": 0.05})
+    guess, features = reconstructed(plan, letters)
+    assert guess == plan.y[0]
+    model = plan.learning.model()
+    np.testing.assert_allclose(features, np.asarray(model.features(plan.x))[0], atol=1e-3)
+
+
+def test_with_noise_what_it_reconstructs_is_noise(tmp_path):
+    method = {"method": "private_crc", "epsilon": 1.0, "delta": 1e-5, "lr": 0.05}
+    plan, letters = exchanged(tmp_path, method, privacy={"epsilon": 1.0, "delta": 1e-5})
+    _, features = reconstructed(plan, letters)
+    true = np.asarray(plan.learning.model().features(plan.x))[0]
+    assert np.linalg.norm(features - true) > 5 * np.linalg.norm(true)
+
+
+def test_a_node_with_fewer_rows_than_agreed_takes_no_part(tmp_path):
+    fed = federation(
+        tmp_path, PAIR, {"method": "crc", "lr": 0.05}, rounds={"count": 2},
+        limits={"least_rows": 20},
+    )  # fmt: skip
+    table = fed.tables["b"]
+    fed.tables["b"] = table._replace(frame=table.frame.iloc[:5], labels=table.labels[:5])
+    with pytest.raises(BadData, match="cannot take part"):
+        fed.daemon("b")
