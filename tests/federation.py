@@ -1,10 +1,10 @@
 """A small federation on this machine, for tests: real certificates, ports and files."""
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -14,19 +14,11 @@ from peerwise.data.loaders import Table
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
+from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+from peerwise.shards import pack
+from peerwise.simulate import simulate
 
 
 class Federation(NamedTuple):
@@ -121,3 +113,29 @@ def run_all(*daemons: Daemon, seconds: float = 120.0) -> list[bool]:
         return await asyncio.wait_for(asyncio.gather(*(d.run() for d in daemons)), seconds)
 
     return asyncio.run(together())
+
+
+def simulated(fed, daemons, rounds, channel=None):
+    """The same network in one program."""
+    plans = [d.plan for d in daemons]
+    node = plans[0].node(plans[0].phases - 1, daemons[0].agreed)
+    x = np.concatenate([p.encoded(p.x, d.agreed) for p, d in zip(plans, daemons, strict=True)])
+    y = np.concatenate([p.y for p in plans])
+    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
+    s = fed.charter.setting()
+    return simulate(
+        node.method, pack(x, y, rows), fed.charter.topology(), rounds, seed=s.seed, channel=channel,
+        exact=True, precision=s.precision,
+    )  # fmt: skip
+
+
+def assert_same(run, daemons, tolerance=0.0):
+    """Every peer ends with the model of its node, to the bit or within a tolerance."""
+    for i, daemon in enumerate(daemons):
+        mine = jax.tree.leaves(daemon.memory.state.value)
+        theirs = jax.tree.leaves(jax.tree.map(lambda a, i=i: a[i], run.state.value))
+        for a, b in zip(mine, theirs, strict=True):
+            if tolerance:
+                np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+            else:
+                np.testing.assert_array_equal(a, b)

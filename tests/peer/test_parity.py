@@ -5,35 +5,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import federation, run_all
+from federation import assert_same, federation, run_all, simulated
 from peerwise.channel import delay, erasure
-from peerwise.shards import pack
-from peerwise.simulate import simulate
-
-
-def simulated(fed, daemons, rounds, channel=None):
-    """The same network in one program."""
-    plans = [d.plan for d in daemons]
-    node = plans[0].node(plans[0].phases - 1, daemons[0].agreed)
-    x = np.concatenate([p.encoded(p.x, d.agreed) for p, d in zip(plans, daemons, strict=True)])
-    y = np.concatenate([p.y for p in plans])
-    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
-    s = fed.charter.setting()
-    return simulate(
-        node.method, pack(x, y, rows), fed.charter.topology(), rounds, seed=s.seed, channel=channel,
-        exact=True, precision=s.precision,
-    )  # fmt: skip
-
-
-def assert_same(run, daemons, tolerance=0.0):
-    for i, daemon in enumerate(daemons):
-        mine = jax.tree.leaves(daemon.memory.state.value)
-        theirs = jax.tree.leaves(jax.tree.map(lambda a, i=i: a[i], run.state.value))
-        for a, b in zip(mine, theirs, strict=True):
-            if tolerance:
-                np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-            else:
-                np.testing.assert_array_equal(a, b)
 
 
 def tree(n, seed=0):

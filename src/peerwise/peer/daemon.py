@@ -587,7 +587,10 @@ class Daemon:
 
     async def _linger(self) -> None:
         """Stay until all neighbours have the last letters, or for as long as told."""
-        until = time.monotonic() + self.options.linger
+        linger = self.options.linger
+        if self.charter.rounds.mode != "wait":  # nobody waits for us, and some have gone
+            linger = min(linger, 2 * self.charter.rounds.deadline)
+        until = time.monotonic() + linger
         while any(self._outgoing.values()) and time.monotonic() < until:
             if self._closing.is_set():
                 return

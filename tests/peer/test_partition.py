@@ -1,0 +1,131 @@
+"""A link that is cut and heals, through a relay of bytes that the test can close."""
+
+import asyncio
+import contextlib
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from federation import assert_same, federation, simulated
+from peerwise.peer.local import free_ports
+
+LINE = nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"})
+
+
+class Relay:
+    """Bytes from a port to another, unless it is cut."""
+
+    def __init__(self, port, to):
+        self.port, self._to, self.cut = port, to, False
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._meet, "127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_):
+        self.break_off()
+        self._server.close()
+
+    def break_off(self):
+        for writer in self._open:
+            writer.close()
+        self._open.clear()
+
+    async def _meet(self, reader, writer):
+        if self.cut:
+            writer.close()
+            return
+        with contextlib.suppress(OSError):
+            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            self._open |= {writer, back}
+            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+
+    async def _pass(self, reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+def cut_and_healed(fed, seconds):
+    """All peers run; the link between b and c is cut for a while. Who was missed by c meanwhile."""
+    port_b, port_c = (int(fed.charter.nodes[n].address.split(":")[1]) for n in "bc")
+    to_b, to_c = free_ports(2)
+    daemons = {
+        "a": fed.daemon("a"),
+        "b": fed.daemon("b", addresses={"c": f"127.0.0.1:{to_c}"}),
+        "c": fed.daemon("c", addresses={"b": f"127.0.0.1:{to_b}"}),
+    }
+
+    async def go():
+        async with Relay(to_b, port_b) as one, Relay(to_c, port_c) as two:
+            tasks = [asyncio.create_task(d.run()) for d in daemons.values()]
+            while daemons["c"].place.round < 5:
+                await asyncio.sleep(0.01)
+            for relay in (one, two):
+                relay.cut = True
+                relay.break_off()
+            await asyncio.sleep(seconds)
+            at = daemons["c"].place.round, daemons["a"].place.round
+            for relay in (one, two):
+                relay.cut = False
+            return await asyncio.wait_for(asyncio.gather(*tasks), 120), at
+
+    done, at = asyncio.run(go())
+    assert done == [True] * 3
+    return list(daemons.values()), at
+
+
+def test_peers_that_wait_are_where_they_were_when_a_cut_link_heals(tmp_path):
+    fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds={"count": 200})
+    daemons, (at_c, at_a) = cut_and_healed(fed, 2.0)
+    assert at_c < 200
+    assert abs(at_c - at_a) <= 2  # all wait for the one that cannot be heard
+    assert_same(simulated(fed, daemons, 200), daemons)
+
+
+def test_peers_with_deadlines_go_on_and_find_together_again(tmp_path):
+    timing = {"count": 60, "mode": "deadline", "deadline": 0.1}
+    fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds=timing)
+    daemons, (at_c, _) = cut_and_healed(fed, 1.5)
+    assert at_c > 8  # it went on without b
+    missed = [
+        r[0] for r in daemons[2].store.rows("SELECT missed FROM rounds ORDER BY round") if r[0]
+    ]
+    assert missed
+    whole = simulated(fed, daemons, 60)
+    values = np.asarray([d.memory.state.value for d in daemons])
+    apart = np.abs(values - np.asarray(whole.state.value)).max() / np.abs(values).max()
+    assert apart < 0.2
+    test = fed.charter.rows(fed.test)
+    errors = [d.node.error(d.memory, *test) for d in daemons]
+    assert max(errors) < 0.5
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less(tmp_path, adaptive):
+    """Once b is known to be heard quickly, c does not wait the whole deadline for it."""
+    timing = {"count": 12, "mode": "deadline", "deadline": 0.5, "adaptive": adaptive}
+    pair = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
+    fed = federation(tmp_path, pair, {"method": "crc", "lr": 0.05}, rounds=timing)
+    a, b = fed.daemon("a"), fed.daemon("b")
+
+    async def go():
+        tasks = [asyncio.create_task(d.run()) for d in (a, b)]
+        while a.place.round < 4:
+            await asyncio.sleep(0.01)
+        b.stop()
+        await tasks[1]
+        begun, clock = a.place.round, asyncio.get_running_loop().time()
+        while a.place.round < 12:
+            await asyncio.sleep(0.01)
+        took = asyncio.get_running_loop().time() - clock
+        a.stop()
+        await tasks[0]
+        return took / (12 - begun)
+
+    seconds = asyncio.run(go())
+    assert seconds < 0.75 if not adaptive else seconds < 0.45
