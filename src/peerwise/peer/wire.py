@@ -15,6 +15,7 @@ from safetensors.numpy import save
 
 from peerwise.core import Tree
 from peerwise.errors import PeerwiseError
+from peerwise.peer.names import LONGEST
 
 __all__ = ["BadLetter", "Envelope", "Format", "named_leaves", "pack_tree", "unpack_tree"]
 
@@ -41,9 +42,9 @@ class Envelope(NamedTuple):
 
 
 def named_leaves(tree: Tree) -> dict[str, np.ndarray]:
-    """The arrays of a tree by their place in it."""
+    """The arrays of a tree by their place in it, row by row: `save` writes memory as it lies."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path) or ".": np.asarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path) or ".": np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 class Format:
@@ -66,7 +67,7 @@ class Format:
             "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
             "phase": str(envelope.phase), "round": str(envelope.round),
         }  # fmt: skip
-        body = save(named_leaves(letter), metadata=written)
+        body = _with(save(named_leaves(letter)), written)
         if len(body) > self._most:
             raise BadLetter(
                 f"a letter has {len(body)} bytes, more than the charter's limits.message_bytes "
@@ -76,16 +77,19 @@ class Format:
 
     def envelope(self, body: bytes) -> Envelope:
         """What is written on a letter, after everything but its numbers was checked."""
-        header = self._header(body)
+        header, data = self._header(body)
         written = header.pop("__metadata__", None)
         if not isinstance(written, dict) or written.get("peerwise") != VERSION:
             raise BadLetter("not a letter of this version of Peerwise")
         if written.get("charter") != self._charter:
             raise BadLetter("written under another charter")
-        self._check(header, len(body))
-        return Envelope(
-            str(written.get("from")), _count(written, "phase"), _count(written, "round")
-        )
+        sender = written.get("from")
+        if not isinstance(sender, str) or not 0 < len(sender) <= LONGEST or not sender.isascii():
+            raise BadLetter("'from' is no name")
+        self._check(header)
+        if data != self.bytes:
+            raise BadLetter(f"{data} bytes of numbers instead of {self.bytes}")
+        return Envelope(sender, _count(written, "phase"), _count(written, "round"))
 
     def decode(self, body: bytes) -> Tree:
         """The letter in bytes that `envelope` has let through; refused where a number is none."""
@@ -96,14 +100,20 @@ class Format:
         arrays = []
         for name in self._order:
             kind, shape = self._want[name]
-            told = found[name]
+            told = found.get(name, {})
+            # two readers of one header must not part ways
+            if told.get("dtype") != kind or told.get("shape") != shape:
+                raise BadLetter(f"'{name}' is not {kind} {shape}")
+            if kind == "BOOL" and told["data"].strip(b"\0\1"):
+                raise BadLetter(f"'{name}' holds what is neither true nor false")
             array = np.frombuffer(told["data"], TYPES[kind]).reshape(shape)
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise BadLetter(f"'{name}' holds NaN or infinity")
             arrays.append(array)
         return jax.tree.unflatten(self._structure, arrays)
 
-    def _header(self, body: bytes) -> dict[str, Any]:
+    def _header(self, body: bytes) -> tuple[dict[str, Any], int]:
+        """The header as it stands, and how many bytes come after it."""
         if len(body) > self._most:
             raise BadLetter(f"{len(body)} bytes, more than {self._most}")
         if len(body) < 8:
@@ -117,9 +127,9 @@ class Format:
             raise BadLetter("a header that is not JSON") from None
         if not isinstance(header, dict):
             raise BadLetter("a header that is no table")
-        return header
+        return header, len(body) - 8 - length
 
-    def _check(self, header: dict[str, Any], length: int) -> None:
+    def _check(self, header: dict[str, Any]) -> None:
         """Names, types and shapes are exactly those expected."""
         if len(header) != len(self._want):
             raise BadLetter(f"{len(header)} tensors instead of {len(self._want)}")
@@ -132,6 +142,14 @@ class Format:
                     f"'{name}' is {told.get('dtype')!s:.20} {told.get('shape')!s:.60} instead of "
                     f"{kind} {shape}"
                 )
+
+
+def _with(body: bytes, written: dict[str, str]) -> bytes:
+    """The bytes with something written on them, in this order; `save` takes any that it likes."""
+    start = 8 + int.from_bytes(body[:8], "little")
+    header = json.dumps({"__metadata__": written, **json.loads(body[8:start])}).encode()
+    header += b" " * (-len(header) % 8)
+    return b"".join((len(header).to_bytes(8, "little"), header, memoryview(body)[start:]))
 
 
 def _count(written: dict[str, Any], key: str) -> int:
@@ -148,12 +166,16 @@ def pack_tree(tree: Tree) -> bytes:
 
 def unpack_tree(body: bytes, like: Tree) -> Tree:
     """The tree that `pack_tree` wrote; `like` says how its leaves hang together."""
-    found = dict(safetensors.deserialize(body))
+    try:
+        found = dict(safetensors.deserialize(body))
+    except Exception as error:
+        raise BadLetter(f"what was kept is damaged: {str(error)[:200]}") from None
     leaves = []
     for name, told in named_leaves(like).items():
-        kind = found[name]["dtype"]
-        shape = found[name]["shape"]
-        if shape != list(told.shape) or TYPES[kind] != told.dtype:
+        if name not in found:
+            raise BadLetter(f"'{name}' was not kept")
+        kind, shape = found[name]["dtype"], found[name]["shape"]
+        if shape != list(told.shape) or kind != NAMES[told.dtype]:
             raise BadLetter(f"'{name}' was kept as {kind} {shape}, not {told.dtype} {told.shape}")
         leaves.append(np.frombuffer(found[name]["data"], TYPES[kind]).reshape(shape))
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
