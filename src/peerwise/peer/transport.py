@@ -22,6 +22,8 @@ METHODS = ("Hello", "Push", "Pull")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller
 MARGIN = 1 << 16  # bytes of a call beside its letter
 IN_FLIGHT = 4  # calls of one peer at a time
+STREAMS = 8  # of one connection; their letters are in memory before anybody looks at them
+REASON = 2000  # bytes of a reason: more than 8 KiB of headers would not arrive
 
 Code = grpc.StatusCode
 Handler = Callable[["Call"], Awaitable[bytes]]
@@ -48,7 +50,7 @@ def told(answer: bytes) -> dict[str, Any]:
     """A short answer of a peer; nothing where it is not one."""
     try:
         found = json.loads(answer[:MARGIN])
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -60,6 +62,11 @@ def _options(most: int) -> list[tuple[str, Any]]:
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
     ]
+
+
+def _sayable(why: str) -> str:
+    """A reason that may quote what a caller wrote, short and in whole characters."""
+    return why.encode(errors="backslashreplace")[:REASON].decode(errors="ignore")
 
 
 def _caller(context: Any) -> str:
@@ -77,7 +84,12 @@ class Server(grpc.GenericRpcHandler):
         self._answer = answer
         self._busy: dict[str, int] = {}
         self.address = address
-        self._server = grpc.aio.server(options=_options(most))
+        options = [
+            *_options(most),
+            ("grpc.max_concurrent_streams", STREAMS),
+            ("grpc.server_handshake_timeout_ms", 20_000),
+        ]
+        self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
         credentials = grpc.ssl_server_credentials(
             [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
@@ -109,9 +121,11 @@ class Server(grpc.GenericRpcHandler):
             try:
                 return await self._answer(call)
             except Refused as error:
-                await context.abort(error.code, error.why)
+                await context.abort(error.code, _sayable(error.why))
             finally:
                 self._busy[caller] -= 1
+                if not self._busy[caller]:
+                    del self._busy[caller]
             raise AssertionError("an aborted call does not come back")
 
         return grpc.unary_unary_rpc_method_handler(handle)
