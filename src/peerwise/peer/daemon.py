@@ -207,6 +207,7 @@ class Daemon:
             clock = time.monotonic()
             heard, missed = await self._gather(clock)
             await self._in_mind(self._round, heard, missed, clock)
+            self._forget()
             self._post()
         self._finished.set()
 
@@ -223,7 +224,6 @@ class Daemon:
         self.meters.round(phase, t + 1, len(heard), len(missed), seconds, error)
         if t + 1 >= self.plan.rounds(phase) and not self.plan.learns(phase):
             self._begin(phase + 1, self.plan.agreed(memory), done)
-            self._heard = {name: {} for name in self.neighbours}
             log.info("agreed", extra={"facts": self._where()})
             return
         place = Place(phase, t + 1)
@@ -236,9 +236,6 @@ class Daemon:
             self.store.advance(place, pack_tree(memory), bodies, done, keep=lag + 1)
             self._write_acknowledged_inside()
         self.memory, self.place, self._queue = memory, place, bodies
-        for letters in self._heard.values():
-            for old in [p for p in letters if p.round + lag < place.round and not self._lasting]:
-                del letters[old]
         if self.store.ledger is not None:
             self.meters.spent(self.store.ledger.total().epsilon)
         log.info(
@@ -246,6 +243,14 @@ class Daemon:
             extra={"facts": {"phase": phase, "round": t + 1, "heard": len(heard),
                              "missed": missed, "seconds": round(seconds, 4), "error": error}},
         )  # fmt: skip
+
+    def _forget(self) -> None:
+        """Drop letters that are used up; where letters come in, and not beside it."""
+        lag = self.plan.channel.lag if self.plan.channel is not None else 0
+        least = 0 if self._lasting else self.place.round - lag
+        for letters in self._heard.values():
+            for old in [p for p in letters if p < Place(self.place.phase, least)]:
+                del letters[old]
 
     @property
     def _lasting(self) -> bool:
@@ -493,9 +498,9 @@ class Daemon:
             self.meters.sent(len(line.popleft().body))
 
     def _write_acknowledged_inside(self) -> None:
-        for name, place in list(self._acknowledged.items()):
+        taken, self._acknowledged = self._acknowledged, {}
+        for name, place in taken.items():
             self.store.acknowledge(name, place, inside=True)
-        self._acknowledged = {}
 
     def _write_acknowledged(self) -> None:
         if self._acknowledged:
