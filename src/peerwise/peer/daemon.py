@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeGuard
 
 import grpc
 import grpc.aio
@@ -32,7 +32,13 @@ log = logging.getLogger("peerwise.peer")
 POLL = 15.0  # seconds that a pull waits for a letter
 LEAST_WAIT = 0.2  # seconds: an adaptive deadline is not shorter
 PATIENCE = 4.0  # times the usual time that an adaptive deadline waits
+CHARTER_BYTES = 1 << 18  # of a charter that is compared with ours
 LOOK = 10  # rounds between two looks at the error on the node's own rows
+
+
+def _counts(told: object) -> TypeGuard[int]:
+    """Whether a neighbour's word is a number of a round; -1 is before the first."""
+    return isinstance(told, int) and -1 <= told < 1 << 40
 
 
 class Options:
@@ -407,9 +413,11 @@ class Daemon:
 
         if call.charter != self.charter.hash:
             try:
+                if len(call.body) > CHARTER_BYTES:
+                    raise ValueError(f"one of {len(call.body)} bytes is too long to compare")
                 theirs = Charter.parse(call.body.decode())
                 differs = self.charter.difference(theirs) or "they are written differently"
-            except (PeerwiseError, UnicodeDecodeError) as error:
+            except (PeerwiseError, ValueError, RecursionError) as error:
                 differs = str(error)
             why = f"{self.name} has another charter than {call.caller}: {differs}"
             raise Refused(Code.FAILED_PRECONDITION, why[:2000], "charter")
@@ -544,7 +552,7 @@ class Daemon:
     def _learn(self, name: str, answer: bytes) -> None:
         facts = told(answer)
         phase, t = facts.get("phase"), facts.get("round")
-        if isinstance(phase, int) and isinstance(t, int) and 0 <= t < 1 << 40:
+        if _counts(phase) and _counts(t):
             self._saw(name, Place(phase, t))
             self._news.set()
 
@@ -575,10 +583,10 @@ class Daemon:
         """The next letter for a neighbour that pulls, once there is one."""
         asked = told(call.body)
         phase, t, wait = (asked.get(k) for k in ("phase", "round", "wait"))
-        if not (isinstance(phase, int) and isinstance(t, int) and isinstance(wait, int | float)):
+        if not (_counts(phase) and _counts(t) and isinstance(wait, int | float) and wait >= 0):
             raise Refused(Code.INVALID_ARGUMENT, "a pull names phase, round and wait", "malformed")
         self._delivered(call.caller, Place(phase, t))
-        until = time.monotonic() + min(max(float(wait), 0.0), POLL)
+        until = time.monotonic() + min(wait, POLL)
         while not self._outgoing[call.caller]:
             left = until - time.monotonic()
             if left <= 0 or self._closing.is_set():
