@@ -442,7 +442,7 @@ class Daemon:
         except BadLetter as error:
             raise Refused(Code.INVALID_ARGUMENT, str(error), "malformed") from None
         try:
-            other = await self._in_disk(self.store.put, sender, place, body)
+            other = await self._in_disk(self.store.put, sender, place, body, self._lasting)
         except PeerwiseError as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
         if other:
