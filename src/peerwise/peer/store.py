@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS outbox (
     bytes INTEGER NOT NULL, made TEXT NOT NULL, acknowledged TEXT,
     PRIMARY KEY (receiver, phase, round)
 );
+CREATE INDEX IF NOT EXISTS outbox_place ON outbox (phase, round);
+CREATE INDEX IF NOT EXISTS outbox_away ON outbox (receiver, phase, round)
+    WHERE acknowledged IS NULL;
 CREATE TABLE IF NOT EXISTS rounds (
     phase INTEGER NOT NULL, round INTEGER NOT NULL, heard TEXT NOT NULL, missed TEXT NOT NULL,
     seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, PRIMARY KEY (phase, round)
@@ -95,7 +98,7 @@ class Store:
             ledger_file.create(path, about_ledger(node, budget, schema))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            db = ledger_file.connect(path)
+            db = ledger_file.connect(path, "a peer's state")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA busy_timeout = 10000")
         except (OSError, sqlite3.Error) as error:
@@ -105,6 +108,8 @@ class Store:
             if budget is not None:
                 told = ledger_file.verify(db, path)
                 ledger = Ledger(db, path, told)
+            elif (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise BadFile(f"the state {path} is damaged: {found}")
             made = cls(db, path, ledger)
             with made.transaction():
                 for statement in TABLES.split(";"):
@@ -140,19 +145,24 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What happens inside is on the disk when it ends, or not at all."""
-        with self._lock, ledger_file.alone(self._db, self.path):
+        with self._lock, ledger_file.alone(self._db, self.path, "state"):
             yield
+
+    def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._db.execute(query, tuple(values)).fetchall()
+            except sqlite3.Error as error:
+                raise BadFile(f"cannot read the state {self.path}: {error}") from None
 
     def about(self) -> dict[str, str]:
         """Whose file this is."""
-        with self._lock:
-            return dict(self._db.execute("SELECT key, value FROM peer").fetchall())
+        return dict(self._read("SELECT key, value FROM peer"))
 
     def progress(self) -> tuple[Place, bytes] | None:
         """How far the peer has come and its state then; None before it began."""
-        with self._lock:
-            row = self._db.execute("SELECT phase, round, state FROM progress").fetchone()
-        return None if row is None else (Place(row[0], row[1]), bytes(row[2]))
+        rows = self._read("SELECT phase, round, state FROM progress")
+        return (Place(rows[0][0], rows[0][1]), bytes(rows[0][2])) if rows else None
 
     def advance(
         self,
@@ -188,13 +198,18 @@ class Store:
             (place.phase, place.phase, place.round + 1 - keep),
         )
         self._db.execute(
-            "DELETE FROM bodies WHERE hash NOT IN (SELECT hash FROM outbox WHERE phase > ? OR "
-            "(phase = ? AND round > ?) OR acknowledged IS NULL)",
+            "DELETE FROM bodies WHERE hash NOT IN ("  # three searches, of which none is a scan
+            "SELECT hash FROM outbox WHERE phase > ? UNION ALL "
+            "SELECT hash FROM outbox WHERE phase = ? AND round > ? UNION ALL "
+            "SELECT hash FROM outbox WHERE acknowledged IS NULL)",
             (place.phase, place.phase, place.round - KEEP),
         )
 
-    def put(self, sender: str, place: Place, body: bytes) -> bool:
-        """Keep a letter that came; whether the same place held other bytes before."""
+    def put(self, sender: str, place: Place, body: bytes, newest: bool = False) -> bool:
+        """Keep a letter that came; whether the same place held other bytes before.
+
+        `newest`: it takes the place of those before it, so that a sender fills no disk.
+        """
         with self.transaction():
             old = self._db.execute(
                 "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
@@ -202,24 +217,24 @@ class Store:
             ).fetchone()
             if old is not None:
                 return bytes(old[0]) != body
+            if newest:
+                self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
             self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
                              (sender, *place, body, now()))  # fmt: skip
         return False
 
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
-        with self._lock:
-            rows = self._db.execute("SELECT sender, phase, round, body FROM inbox").fetchall()
+        rows = self._read("SELECT sender, phase, round, body FROM inbox")
         return {(sender, Place(phase, t)): bytes(body) for sender, phase, t, body in rows}
 
     def unsent(self, receiver: str) -> list[Away]:
         """Letters that a neighbour has not acknowledged, oldest first."""
-        with self._lock:
-            rows = self._db.execute(
-                "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
-                "AND acknowledged IS NULL ORDER BY phase, round",
-                (receiver,),
-            ).fetchall()
+        rows = self._read(
+            "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
+            "AND acknowledged IS NULL ORDER BY phase, round",
+            (receiver,),
+        )
         return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
 
     def acknowledge(self, receiver: str, place: Place, inside: bool = False) -> None:
@@ -237,8 +252,7 @@ class Store:
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds, for those who look at the file."""
-        with self._lock:
-            return self._db.execute(query, values).fetchall()
+        return self._read(query, values)
 
     def close(self) -> None:
         """Let the file go."""

@@ -95,7 +95,7 @@ def create(path: Path, about: Mapping[str, str]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, what: str = "a ledger") -> sqlite3.Connection:
     """A connection whose commits are on the disk when they return."""
     try:
         db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
@@ -103,12 +103,12 @@ def connect(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA fullfsync = ON")  # macOS: the disk's own cache too
         db.execute("PRAGMA foreign_keys = ON")
     except sqlite3.Error as error:
-        raise BadFile(f"{path} is not a ledger or cannot be opened: {error}") from None
+        raise BadFile(f"{path} is not {what} or cannot be opened: {error}") from None
     return db
 
 
 @contextmanager
-def alone(db: sqlite3.Connection, path: Path) -> Iterator[None]:
+def alone(db: sqlite3.Connection, path: Path, what: str = "ledger") -> Iterator[None]:
     """A change that no other process can come between, on the disk when it ends or not at all."""
     try:
         db.execute("BEGIN IMMEDIATE")
@@ -120,7 +120,7 @@ def alone(db: sqlite3.Connection, path: Path) -> Iterator[None]:
                 db.execute("ROLLBACK")
             raise
     except sqlite3.Error as error:
-        raise BadFile(f"cannot write to the ledger {path}: {error}") from None
+        raise BadFile(f"cannot write to the {what} {path}: {error}") from None
 
 
 def append(db: sqlite3.Connection, row: Sequence[Any]) -> None:
