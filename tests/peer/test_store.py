@@ -25,6 +25,17 @@ def advance(store, t, state=b"state", letters=None, **more):
         store.advance(Place(0, t), state, {"b": body} if letters is None else letters, **more)
 
 
+def at_once(store, *steps):
+    """Steps of one transaction, at the end of which all is done or nothing."""
+    with store.transaction():
+        for step in steps:
+            step()
+
+
+def fails():
+    raise RuntimeError
+
+
 @pytest.fixture
 def store(tmp_path):
     made = opened(tmp_path)
@@ -55,10 +66,14 @@ def test_a_round_is_on_the_disk_whole(tmp_path, store):
 
 def test_a_round_that_fails_half_way_leaves_the_one_before(store):
     advance(store, 0, b"zero")
-    with pytest.raises(RuntimeError), store.transaction():
-        store.advance(Place(0, 1), b"one", {"b": b"new"}, (Place(0, 0), ["b"], [], 0.1, None))
-        store.set(agreed="{}")
-        raise RuntimeError
+    done = Place(0, 0), ["b"], [], 0.1, None
+    with pytest.raises(RuntimeError):
+        at_once(
+            store,
+            lambda: store.advance(Place(0, 1), b"one", {"b": b"new"}, done),
+            lambda: store.set(agreed="{}"),
+            fails,
+        )
     assert store.progress() == (Place(0, 0), b"zero")
     assert [away.body for away in store.unsent("b")] == [b"letter 0"]
     assert store.rows("SELECT count(*) FROM rounds") == [(0,)]
@@ -157,18 +172,20 @@ def test_the_state_of_somebody_else_is_refused_and_unharmed(tmp_path, other, why
 def test_a_ledger_is_in_the_same_file_and_part_of_the_same_transaction(tmp_path):
     store = opened(tmp_path, budget=BUDGET)
     assert store.ledger is not None
-    with pytest.raises(RuntimeError), store.transaction():
-        store.ledger.charge("laplace", {}, 0.4, data="rows", inside=True)
-        store.advance(Place(0, 0), b"drawn", {})
-        raise RuntimeError
+
+    def charge(epsilon):
+        return lambda: store.ledger.charge("laplace", {}, epsilon, data="rows", inside=True)
+
+    def drawn(t):
+        return lambda: store.advance(Place(0, t), b"drawn", {})
+
+    with pytest.raises(RuntimeError):
+        at_once(store, charge(0.4), drawn(0), fails)
     assert store.ledger.total().epsilon == 0
     assert store.progress() is None
-    with store.transaction():
-        store.ledger.charge("laplace", {}, 0.4, data="rows", inside=True)
-        store.advance(Place(0, 0), b"drawn", {})
-    with pytest.raises(Overspent), store.transaction():
-        store.advance(Place(0, 1), b"too much", {})
-        store.ledger.charge("laplace", {}, 0.7, data="rows", inside=True)
+    at_once(store, charge(0.4), drawn(0))
+    with pytest.raises(Overspent):
+        at_once(store, drawn(1), charge(0.7))
     store.close()
     again = opened(tmp_path, budget=BUDGET)
     assert again.ledger.total().epsilon == 0.4
@@ -182,9 +199,11 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path):
     ((pages,),) = store.rows("PRAGMA page_count")
     store.rows(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(BadFile, match=r"cannot write to the state .*peer\.db: .*disk is full"):
-        with store.transaction():
-            store.ledger.charge("laplace", {}, 0.4, data="rows", inside=True)
-            store.advance(Place(0, 1), b"x" * 100_000, {"b": b"y" * 100_000})
+        at_once(
+            store,
+            lambda: store.ledger.charge("laplace", {}, 0.4, data="rows", inside=True),
+            lambda: store.advance(Place(0, 1), b"x" * 100_000, {"b": b"y" * 100_000}),
+        )
     with pytest.raises(BadFile, match="disk is full"):
         store.put("b", Place(0, 0), b"z" * 100_000)
     assert store.progress() == (Place(0, 0), b"kept")
