@@ -11,7 +11,7 @@ import jax
 import peerwise
 from benchmarks.tools import console
 
-NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile", "releases", "neural")
+NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile", "releases", "neural", "peers")
 
 
 def header() -> str:
