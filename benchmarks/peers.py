@@ -38,8 +38,8 @@ from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Envelope, Format
 
 NEIGHBOURS = 64
-WARM = 2  # rounds that are not timed: the first compiles
-CASES = {"10 KB": (2_500, 32), "10 MB": (2_500_000, 4)}  # numbers in a letter, rounds
+WARM = 1  # rounds that are not timed: the first compiles
+CASES = {"10 KB": (2_500, 20), "10 MB": (2_500_000, 2)}  # numbers in a letter, rounds
 HUB = "hub"
 LEAVES = [f"leaf{i}" for i in range(NEIGHBOURS)]
 MOST = 64 * 2**20

@@ -180,12 +180,14 @@ class Store:
         self._db.execute(
             "INSERT OR REPLACE INTO progress VALUES (1, ?, ?, ?, ?)", (*place, state, now())
         )
+        marks: dict[int, str] = {}  # most letters are the same bytes for all
         for receiver, body in letters.items():
-            mark = hashlib.sha256(body).hexdigest()
-            self._db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (mark, body))
+            if id(body) not in marks:
+                marks[id(body)] = mark = hashlib.sha256(body).hexdigest()
+                self._db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (mark, body))
             self._db.execute(
                 "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, NULL)",
-                (receiver, *place, mark, len(body), now()),
+                (receiver, *place, marks[id(body)], len(body), now()),
             )
         if done is not None:
             was, heard, missed, seconds, error = done
