@@ -106,26 +106,34 @@ def test_peers_with_deadlines_go_on_and_find_together_again(tmp_path):
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less(tmp_path, adaptive):
+def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_adapts(
+    tmp_path, adaptive
+):
     """Once b is known to be heard quickly, c does not wait the whole deadline for it."""
-    timing = {"count": 12, "mode": "deadline", "deadline": 0.5, "adaptive": adaptive}
+    timing = {"count": 24, "mode": "deadline", "deadline": 1.0, "adaptive": adaptive}
     pair = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
     fed = federation(tmp_path, pair, {"method": "crc", "lr": 0.05}, rounds=timing)
     a, b = fed.daemon("a"), fed.daemon("b")
 
     async def go():
         tasks = [asyncio.create_task(d.run()) for d in (a, b)]
-        while a.place.round < 4:
+        while a.place.round < 12:
             await asyncio.sleep(0.01)
         b.stop()
         await tasks[1]
+        last = a.place.round
+        while a.place.round <= last + 1:  # whole rounds without b from here
+            await asyncio.sleep(0.01)
         begun, clock = a.place.round, asyncio.get_running_loop().time()
-        while a.place.round < 12:
+        while a.place.round < 20:
             await asyncio.sleep(0.01)
         took = asyncio.get_running_loop().time() - clock
         a.stop()
         await tasks[0]
-        return took / (12 - begun)
+        return took / (20 - begun)
 
     seconds = asyncio.run(go())
-    assert seconds < 0.75 if not adaptive else seconds < 0.45
+    if adaptive:
+        assert seconds < 0.8
+    else:
+        assert 0.9 < seconds < 1.5

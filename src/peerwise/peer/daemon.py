@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from statistics import median
 from typing import Any, TypeGuard
 
 import grpc
@@ -33,6 +34,7 @@ POLL = 15.0  # seconds that a pull waits for a letter
 LEAST_WAIT = 0.2  # seconds: an adaptive deadline is not shorter
 PATIENCE = 4.0  # times the usual time that an adaptive deadline waits
 CHARTER_BYTES = 1 << 18  # of a charter that is compared with ours
+RECENT = 9  # rounds of which an adaptive deadline takes the usual time
 LOOK = 10  # rounds between two looks at the error on the node's own rows
 
 
@@ -81,7 +83,8 @@ class Daemon:
         self._heard: dict[str, dict[Place, Letter]] = {name: {} for name in self.neighbours}
         self._used: dict[str, int] = {}  # async: the newest round of each that was used
         self._seen: dict[str, Place] = {}  # how far each neighbour has come
-        self._lags: dict[str, float] = {}  # seconds after which each is usually heard
+        self._arrived: dict[str, float] = {}  # when the last letter of each came
+        self._lags: dict[str, deque[float]] = {}  # seconds of a round after which each was heard
         self._outgoing: dict[str, deque[Away]] = {name: deque() for name in self.neighbours}
         self._acknowledged: dict[str, Place] = {}
         self._news = asyncio.Event()  # something came in
@@ -307,6 +310,10 @@ class Daemon:
             except TimeoutError:
                 if mode == "wait":
                     log.info("waiting", extra={"facts": {**self._where(), "for": waiting}})
+        for name in self.neighbours:
+            if name not in waiting:
+                late = max(self._arrived.get(name, clock) - clock, 0.0)
+                self._lags.setdefault(name, deque(maxlen=RECENT)).append(late)
         assert self.node is not None
         wanted = await self._in_mind(self.node.wanted, self.place.round)
         heard: dict[str, tuple[Letter, int]] = {}
@@ -319,7 +326,7 @@ class Daemon:
 
     def _adapted(self, waiting: list[str]) -> float:
         """How long the rest is worth waiting for: some times as long as it usually takes."""
-        usual = [self._lags.get(name, math.inf) for name in waiting]
+        usual = [median(self._lags[n]) if n in self._lags else math.inf for n in waiting]
         wait = max(LEAST_WAIT, PATIENCE * max(usual, default=0.0))
         return min(wait, self.charter.rounds.deadline)
 
@@ -457,10 +464,7 @@ class Daemon:
                 del self._heard[sender][old]
         self._heard[sender][place] = letter
         self._saw(sender, place)
-        if place == self.place:
-            late = time.monotonic() - self._began
-            old_lag = self._lags.get(sender, late)
-            self._lags[sender] = 0.8 * old_lag + 0.2 * late
+        self._arrived[sender] = time.monotonic()
         self._news.set()
 
     def _timely(self, sender: str, place: Place) -> bool:
@@ -486,11 +490,9 @@ class Daemon:
     # -- telling ---------------------------------------------------------------------------------
 
     _queue: dict[str, bytes]
-    _began: float = 0.0
 
     def _post(self) -> None:
         """Hand the letters of a new round, which are on the disk, to those who send them."""
-        self._began = time.monotonic()
         for name, body in self._queue.items():
             line = self._outgoing[name]
             if self.charter.rounds.mode != "wait" and self.plan.learns(self.place.phase):
