@@ -1,3 +1,3 @@
 """Peerwise: classifiers learnt between neighbours, with no server."""
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
