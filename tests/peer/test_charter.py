@@ -354,7 +354,7 @@ def test_gaps_are_taken_where_they_are_agreed_on_and_bounds_pass_over_them():
 
 def test_a_class_without_rows_is_no_class_with_too_few():
     made = Charter.parse(changed("rows = 1000", "rows = 9\nleast_count = 3"))
-    x, _ = made.rows(ward(**{**ROWS, "y": ["no", "no", "no"]}))
+    x, _ = made.rows(ward(**{**ROWS, "sex": ["m", "m", "m"], "y": ["no", "no", "no"]}))
     assert len(x) == 3
 
 
@@ -393,3 +393,16 @@ def test_a_draft_of_a_column_of_many_names_keeps_their_codes():
     assert Charter.parse(made.text()) == made
     x, _ = made.rows(table)
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
+
+
+def test_a_value_that_few_rows_of_a_class_have_is_refused():
+    made = Charter.parse(changed("rows = 1000", "rows = 9\nleast_count = 2"))
+    rows = {
+        "age": [50.0] * 5,
+        "sex": ["m", "m", "f", "f", "m"],
+        "y": ["yes", "yes", "no", "no", "no"],
+    }
+    with pytest.raises(BadData, match="1 rows of class 'no' have sex = 'm'"):
+        made.rows(ward(**rows))
+    rows = {k: v[:4] for k, v in rows.items()}
+    assert len(made.rows(ward(**rows))[1]) == 4

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import assert_same, federation, simulated
+from federation import assert_same, federation, run_all, simulated
 from peerwise.peer.local import free_ports
 
 LINE = nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"})
@@ -137,3 +137,18 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
         assert seconds < 0.8
     else:
         assert 0.9 < seconds < 1.5
+
+
+def test_asynchronous_peers_use_the_newest_letters_and_end_near_the_simulator(tmp_path):
+    timing = {"count": 60, "mode": "async", "deadline": 1.0, "staleness": 4}
+    fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds=timing)
+    daemons = [fed.daemon(n) for n in fed.charter.names]
+    assert all(run_all(*daemons))
+    test = fed.charter.rows(fed.test)
+    whole = simulated(fed, daemons, 60)
+    for i, daemon in enumerate(daemons):
+        found = daemon.node.error(daemon.memory, *test)
+        state = daemon.memory.state._replace(value=whole.state.value[i])
+        assert found < daemon.node.error(daemon.memory._replace(state=state), *test) + 0.05
+        rounds = daemon.store.rows("SELECT count(*) FROM rounds")[0][0]
+        assert rounds == 60

@@ -41,6 +41,9 @@ def own_rows(
     for j, feature in enumerate(features):
         _within(raw.x[:, j], feature)
     _enough(raw.y, schema.classes, limits, table.name)
+    for j, feature in enumerate(features):
+        if feature.categories:
+            _cells(raw.x[:, j], raw.y, feature, schema.classes, limits)
     center = np.array([f.center for f in schema.features])
     scale = np.array([f.scale for f in schema.features])
     return rescaled(raw.x, center, scale).astype(dtype), raw.y
@@ -84,3 +87,24 @@ def _enough(y: np.ndarray, classes: Sequence[str], limits: LimitTerms, name: str
                 f"'{name}' has {count} rows of class '{label}' and the charter asks for none or at "
                 f"least {limits.least_count}; remove them or take part with more"
             )
+
+
+def _cells(
+    codes: np.ndarray,
+    y: np.ndarray,
+    feature: FeatureTerms,
+    classes: Sequence[str],
+    limits: LimitTerms,
+) -> None:
+    """Refuse a value that few rows of a class have: its count would tell of single ones."""
+    known = ~np.isnan(codes)
+    table = np.zeros((len(classes), len(feature.categories)), int)
+    np.add.at(table, (y[known], codes[known].astype(int)), 1)
+    rare = (table > 0) & (table < limits.least_count)
+    if rare.any():
+        c, k = np.argwhere(rare)[0].tolist()
+        raise BadData(
+            f"{table[c, k]} rows of class '{classes[c]}' have {feature.name} = "
+            f"'{feature.categories[k]}' and the charter asks for none or at least "
+            f"{limits.least_count}; remove them or take part with more"
+        )

@@ -1,0 +1,155 @@
+"""The commands of one peer, on the states that a small federation has left."""
+
+import json
+import socket
+import sys
+import urllib.request
+
+import networkx as nx
+import pandas as pd
+import pytest
+
+from federation import federation, run_all
+from peerwise import cli
+from peerwise.peer.meters import Meters
+from peerwise.peer.serve import load_rows
+
+PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """What two peers with a budget have left."""
+    folder = tmp_path_factory.mktemp("peers")
+    method = {"method": "gossip_nb", "counter": "total", "epsilon": 2000.0}
+    fed = federation(folder, PAIR, method, rounds={"count": 20}, privacy={"epsilon": 5000.0})
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    for daemon in daemons:
+        daemon.store.close()
+    fed.charter.save(folder / "charter.toml")
+    for name, table in fed.tables.items():
+        table.frame.assign(**{"class": table.labels}).to_csv(folder / f"{name}.csv", index=False)
+    return fed
+
+
+@pytest.fixture
+def peerwise(monkeypatch, capsys):
+    """Run a command; returns exit code and all that was said."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["peerwise", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, " ".join((out + err).split())
+
+    return call
+
+
+def test_status_says_how_a_peer_stands(left, peerwise):
+    code, said = peerwise("peer", "status", left.folder / "a")
+    assert code == 0
+    assert "20 of 20, done" in said
+    assert "epsilon 2000 of 5000 spent" in said
+
+
+def test_the_outbox_lists_letters_and_shows_one(left, peerwise, tmp_path):
+    code, said = peerwise("peer", "outbox", left.folder / "a", "--last", 3)
+    assert code == 0
+    assert said.count(" b ") >= 3
+    code, said = peerwise("peer", "outbox", left.folder / "a", "--show", "0:19:b",
+                          "--out", tmp_path / "letter")  # fmt: skip
+    assert code == 0
+    assert "estimate" in said
+    assert (tmp_path / "letter").stat().st_size > 500
+    code, said = peerwise("peer", "outbox", left.folder / "a", "--show", "0:1:b")
+    assert code == 2  # older letters are known by size and hash alone
+    assert "is kept" in said
+    assert peerwise("peer", "outbox", left.folder / "a", "--show", "x")[0] == 2
+
+
+def test_the_audit_accounts_for_letters_and_budget(left, peerwise):
+    code, said = peerwise("peer", "audit", left.folder / "a")
+    assert code == 0
+    assert "laplace" in said
+    assert "spent: epsilon 2000, left 3000" in said
+    code, said = peerwise("peer", "audit", left.folder / "a", "--json")
+    told = json.loads(said)
+    assert told["letters"][0]["letters"] == 20
+    assert told["letters"][0]["acknowledged"] == 20
+    assert len(told["releases"]) == 1
+
+
+def test_an_exported_model_predicts(left, peerwise, tmp_path):
+    code, said = peerwise("peer", "export", left.folder / "b", tmp_path / "m.safetensors")
+    assert code == 0, said
+    left.test.frame.to_csv(tmp_path / "new.csv", index=False)
+    code, said = peerwise("predict", tmp_path / "m.safetensors", tmp_path / "new.csv",
+                          "--out", tmp_path / "p.csv")  # fmt: skip
+    assert code == 0, said
+    told = pd.read_csv(tmp_path / "p.csv")
+    right = told["predicted"].astype(str).to_numpy() == left.test.labels
+    assert len(told) == len(left.test.labels)
+    assert right.mean() > 0.3  # ten classes, six features, noise
+
+
+def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tmp_path):
+    args = ["peer", "run", "--charter", left.folder / "charter.toml", "--node", "a",
+            "--data", left.folder / "a.csv", "--state", tmp_path / "state",
+            "--keys", left.keys]  # fmt: skip
+    code, said = peerwise(*args, "--dry-run")
+    assert code == 0, said
+    assert "30 rows stay here" in said
+    assert "carry noise" in said
+    assert not (tmp_path / "state").exists()
+    code, said = peerwise(*[a if a != "a" else "z" for a in args], "--dry-run")
+    assert code == 2
+    assert "'z'" in said
+    code, said = peerwise(*args, "--channel", "erasure", "--channel-options", "{q", "--dry-run")
+    assert code == 2
+    assert "JSON" in said
+
+
+def test_a_port_that_is_taken_is_one_line(left, peerwise, tmp_path):
+    host, port = left.charter.nodes["a"].address.split(":")
+    with socket.socket() as other:
+        other.bind((host, int(port)))
+        other.listen()
+        code, said = peerwise(
+            "peer", "run", "--charter", left.folder / "charter.toml", "--node", "a", "--quiet",
+            "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys,
+        )  # fmt: skip
+    assert code == 2
+    assert "cannot listen" in said
+
+
+def test_a_folder_without_a_state_is_one_line(peerwise, tmp_path):
+    for command in ("status", "outbox", "audit"):
+        code, said = peerwise("peer", command, tmp_path)
+        assert code == 2
+        assert "no peer's state" in said
+
+
+def test_meters_answer_at_a_port_of_this_machine():
+    meters = Meters()
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    meters.serve(port)
+    meters.round(0, 7, 3, 1, 0.2, 0.25)
+    meters.refused("stranger")
+    meters.spent(1.5)
+    told = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    assert "peerwise_round 7.0" in told
+    assert "peerwise_missed_total 1.0" in told
+    assert 'peerwise_refused_total{why="stranger"} 1.0' in told
+    assert "peerwise_epsilon_spent 1.5" in told
+
+
+def test_rows_are_read_with_the_charters_target(left):
+    assert load_rows(left.folder / "a.csv", "class").target == "class"
