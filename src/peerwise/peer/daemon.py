@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from statistics import median
 from typing import Any, TypeGuard
 
@@ -87,10 +88,10 @@ class Daemon:
         self._lags: dict[str, deque[float]] = {}  # seconds of a round after which each was heard
         self._outgoing: dict[str, deque[Away]] = {name: deque() for name in self.neighbours}
         self._acknowledged: dict[str, Place] = {}
+        self._fetched: dict[str, Place] = {}  # what was pulled from each, by one that only dials
         self._news = asyncio.Event()  # something came in
         self._posted = {name: asyncio.Event() for name in self.neighbours}
         self._closing = asyncio.Event()
-        self._finished = asyncio.Event()
         self._disk = ThreadPoolExecutor(1, "disk")
         self._mind = ThreadPoolExecutor(1, "mind")
         self._links: dict[str, Link] = {}
@@ -218,7 +219,6 @@ class Daemon:
             await self._in_mind(self._round, heard, missed, clock)
             self._forget()
             self._post()
-        self._finished.set()
 
     def _round(self, heard: dict[str, tuple[Letter, int]], missed: list[str], clock: float) -> None:
         """One round, from what was heard to what is on the disk."""
@@ -562,19 +562,17 @@ class Daemon:
         """Pull letters from one neighbour, for a peer that nobody can dial."""
         link, wait = self._links[name], 0.05
         have = max(self._heard[name], default=Place(self.place.phase, self.place.round - 1))
+        self._fetched[name] = have
         while True:
-            last = self._finished.is_set()
-            asked = {"phase": have.phase, "round": have.round, "wait": 0.0 if last else POLL}
+            asked = {"phase": have.phase, "round": have.round, "wait": POLL}
             try:
                 body = await link.call("Pull", json.dumps(asked).encode(), POLL + 10.0)
                 if body and not body.startswith(b"{"):
                     envelope = self.format.envelope(body)
                     await self.accept(name, body)
                     have = max(have, Place(envelope.phase, envelope.round))
+                    self._fetched[name] = have
                 wait = 0.05
-                if last:
-                    self._outgoing.setdefault(name, deque())
-                    return
             except (grpc.aio.AioRpcError, Refused, BadLetter) as error:
                 if isinstance(error, grpc.aio.AioRpcError):
                     self._trouble(name, error)
@@ -610,6 +608,10 @@ class Daemon:
             if self._closing.is_set():
                 return
             await asyncio.sleep(0.02)
+        for name, have in self._fetched.items():  # that its last letter came, it learns by a pull
+            asked = {"phase": have.phase, "round": have.round, "wait": 0.0}
+            with suppress(grpc.aio.AioRpcError):
+                await self._links[name].call("Pull", json.dumps(asked).encode(), 5.0)
         left = [name for name, line in self._outgoing.items() if line]
         if left:
             log.warning("left before all had the last letter", extra={"facts": {"to": left}})
