@@ -368,6 +368,30 @@ def test_an_answer_that_is_none_teaches_nothing(fed, victim, answer):
     assert victim._seen == before
 
 
+@pytest.mark.parametrize("method", ["crc", "gossip_nb"])
+@pytest.mark.parametrize("large", [3e38, 9e14, -9e14])
+def test_the_largest_numbers_do_not_end_the_peer_that_hears_them(tmp_path, host, method, large):
+    fed = federation(tmp_path, path("a", "b"), {"method": method}, rounds={"count": 9})
+    victim = fed.daemon("b")
+    done = host.start(victim)
+    assert serving(fed)
+    body = bytearray(letter(victim))
+    numbers = np.full(victim.format.bytes // 4, large, np.float32).tobytes()
+    body[-len(numbers) :] = numbers
+    with Mallory(fed) as caller:
+        code, why = caller.call("Push", bytes(body))
+        if large > 1e15:
+            assert code is Code.INVALID_ARGUMENT
+            assert "beyond 1e+15" in why
+        else:
+            assert code is Code.OK
+            until = time.monotonic() + 30
+            while victim.place.round < 1 and time.monotonic() < until and not done.done():
+                time.sleep(0.02)
+            assert victim.place.round == 1
+    assert not done.done()
+
+
 @pytest.mark.parametrize("only_dial", [(), ("b",)], ids=["pushes", "pulls"])
 def test_what_a_neighbour_answers_cannot_harm_a_peer_that_dials_it(tmp_path, host, only_dial):
     fed = federation(tmp_path, path("a", "b"), CRC, rounds={"count": 9}, only_dial=only_dial)

@@ -206,12 +206,29 @@ def test_a_shape_that_only_python_takes_for_equal_is_refused(shape):
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_none_are_refused(wrong):
-    for name in ("s", "part"):
-        tree = like()
-        array = tree.message.value["s"] if name == "s" else tree.part["part"]
-        array[...] = wrong
-        refused(FORM.encode(tree, WHO), "NaN or infinity")
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_numbers_that_are_none_are_neither_written_nor_read(wrong, kind):
+    tree = {"a": np.array([1, 2, 3], kind)}
+    form = Format(tree, CHARTER, MOST)
+    body = form.encode(tree, WHO)
+    size = np.dtype(kind).itemsize
+    refused(body[:-size] + np.array(wrong, kind).tobytes(), "NaN or infinity", form)
+    with pytest.raises(BadLetter, match="NaN or infinity"):
+        form.encode({"a": np.array([1, 2, wrong], kind)}, WHO)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("kind", "most"), [(np.float32, 1e15), (np.float64, 1e100)])
+def test_numbers_that_would_overflow_when_summed_are_refused(kind, most, sign):
+    tree = {"a": np.array([1, sign * most * 0.99], kind)}
+    form = Format(tree, CHARTER, MOST)
+    body = form.encode(tree, WHO)
+    read(body, form)
+    size = np.dtype(kind).itemsize
+    beyond = np.array(sign * most * 1.01, kind)
+    refused(body[:-size] + beyond.tobytes(), "beyond 1e", form)
+    with pytest.raises(BadLetter, match="beyond 1e"):
+        form.encode({"a": np.array([1, beyond], kind)}, WHO)
 
 
 def test_a_truth_that_is_neither_is_refused():

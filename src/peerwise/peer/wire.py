@@ -26,6 +26,8 @@ TYPES = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32,
     "U32": np.uint32, "U8": np.uint8, "BOOL": np.bool_,
 }  # fmt: skip
+# larger numbers overflow once squared and summed, and would end the node that hears them
+LARGEST = {"F64": 1e100, "F32": 1e15}
 NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
 
 
@@ -67,7 +69,10 @@ class Format:
             "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
             "phase": str(envelope.phase), "round": str(envelope.round),
         }  # fmt: skip
-        body = _with(save(named_leaves(letter)), written)
+        arrays = named_leaves(letter)
+        for name, array in arrays.items():
+            _check_numbers(name, array)
+        body = _with(save(arrays), written)
         if len(body) > self._most:
             raise BadLetter(
                 f"a letter has {len(body)} bytes, more than the charter's limits.message_bytes "
@@ -107,8 +112,7 @@ class Format:
             if kind == "BOOL" and told["data"].strip(b"\0\1"):
                 raise BadLetter(f"'{name}' holds what is neither true nor false")
             array = np.frombuffer(told["data"], TYPES[kind]).reshape(shape)
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise BadLetter(f"'{name}' holds NaN or infinity")
+            _check_numbers(name, array)
             arrays.append(array)
         return jax.tree.unflatten(self._structure, arrays)
 
@@ -142,6 +146,17 @@ class Format:
                     f"'{name}' is {told.get('dtype')!s:.20} {told.get('shape')!s:.60} instead of "
                     f"{kind} {shape}"
                 )
+
+
+def _check_numbers(name: str, array: np.ndarray) -> None:
+    """Refuse what no honest node tells."""
+    if array.dtype.kind != "f" or not array.size:
+        return
+    if not np.isfinite(array).all():
+        raise BadLetter(f"'{name}' holds NaN or infinity")
+    most = LARGEST.get(NAMES[array.dtype], np.inf)
+    if max(-array.min(), array.max()) > most:
+        raise BadLetter(f"'{name}' holds a number beyond {most:g}")
 
 
 def _with(body: bytes, written: dict[str, str]) -> bytes:
