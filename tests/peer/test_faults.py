@@ -91,7 +91,7 @@ def test_peers_that_are_killed_and_started_again_end_with_the_same_models(tmp_pa
 
 
 def test_a_stopped_peer_does_not_hold_up_others_with_deadlines_and_joins_them_again(tmp_path):
-    fed = small(tmp_path / "net", rounds=60, mode="deadline", timing={"deadline": 0.4})
+    fed = small(tmp_path / "net", rounds=60, mode="deadline", timing={"deadline": 1.0})
     with Peers(fed) as peers:
         for name in peers.names:
             until(peers, name, 3)
@@ -115,7 +115,7 @@ def test_a_stopped_peer_does_not_hold_up_others_with_deadlines_and_joins_them_ag
 
 
 def test_a_peer_killed_with_deadlines_joins_the_current_round(tmp_path):
-    fed = small(tmp_path / "net", rounds=80, mode="deadline", timing={"deadline": 0.5})
+    fed = small(tmp_path / "net", rounds=80, mode="deadline", timing={"deadline": 3.0})
     with Peers(fed) as peers:
         for name in peers.names:
             until(peers, name, 4)

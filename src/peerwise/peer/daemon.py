@@ -296,12 +296,15 @@ class Daemon:
         mode = self.charter.rounds.mode if self.plan.learns(self.place.phase) else "wait"
         if mode == "async":
             return await self._newest(clock)
-        limit = math.inf if mode == "wait" else self.charter.rounds.deadline
+        # neighbours that start later than we do are not late
+        first = self.place.round == 0
+        terms = self.charter.rounds
+        limit = math.inf if mode == "wait" else terms.start if first else terms.deadline
         while True:
             self._news.clear()
             waiting = [n for n in self.neighbours if self.place not in self._heard[n]]
             passed = time.monotonic() - clock
-            if mode == "deadline" and self.charter.rounds.adaptive:
+            if mode == "deadline" and terms.adaptive and not first:
                 limit = self._adapted(waiting)
             if not waiting or passed >= limit:
                 break
@@ -333,16 +336,19 @@ class Daemon:
     async def _newest(self, clock: float) -> tuple[dict[str, tuple[Letter, int]], list[str]]:
         """The newest letter of each neighbour, once there is anything new."""
         limit, bound = self.charter.rounds.deadline, self.charter.rounds.staleness
+        if self.place.round == 0:
+            limit = self.charter.rounds.start
 
         def newest(name: str) -> Place | None:
             return max(self._heard[name], default=None)
 
         while True:
             self._news.clear()
-            fresh = any(
+            new = [
                 (p := newest(n)) is not None and p.round > self._used.get(n, -1)
                 for n in self.neighbours
-            )
+            ]
+            fresh = all(new) if self.place.round == 0 else any(new)
             passed = time.monotonic() - clock
             if fresh or passed >= limit:
                 break

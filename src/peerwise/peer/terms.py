@@ -65,6 +65,9 @@ class RoundTerms(BaseModel):
         description="wait for every neighbour, for those in time, or take the newest of each",
     )
     deadline: Number = Field(30.0, gt=0, description="seconds that a round may last")
+    start: Number = Field(
+        120.0, gt=0, description="seconds for which the first round waits for all neighbours"
+    )
     adaptive: bool = Field(
         False, description="a deadline as long as letters usually take, and no longer than that"
     )
