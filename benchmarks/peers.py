@@ -23,7 +23,6 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from benchmarks.scaling import peak
 from benchmarks.tools import show
 from peerwise.combine import equal
 from peerwise.core import Mean, Message, Method, State
@@ -96,11 +95,9 @@ def hub(folder: str) -> None:
     store = Store.open(
         home / charter.hash, node=HUB, charter=charter.hash, charter_text=charter.text(), data="-"
     )
-    before = peak()
     plan = Plan(charter, HUB, table())
     daemon = Daemon(plan, store, load_identity(home / "keys", HUB), Options(linger=1.0))
     asyncio.run(daemon.run())
-    print(json.dumps({"before": before, "peak": peak()}))
 
 
 def echo(folder: str, address: str) -> None:
@@ -120,7 +117,7 @@ def echo(folder: str, address: str) -> None:
 @contextmanager
 def process(call: str) -> Any:
     code = f"from benchmarks import peers; peers.{call}"
-    made = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    made = subprocess.Popen([sys.executable, "-c", code])
     try:
         yield made
     finally:
