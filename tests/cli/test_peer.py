@@ -11,6 +11,7 @@ import pytest
 
 from federation import federation, run_all
 from peerwise import cli
+from peerwise.peer import serve as serving
 from peerwise.peer.meters import Meters
 from peerwise.peer.serve import load_rows
 
@@ -126,6 +127,16 @@ def test_a_port_that_is_taken_is_one_line(left, peerwise, tmp_path):
         )  # fmt: skip
     assert code == 2
     assert "cannot listen" in said
+
+
+def test_two_processes_do_not_share_a_state(left, peerwise, tmp_path):
+    with serving.only_one(tmp_path / "state"):
+        code, said = peerwise(
+            "peer", "run", "--charter", left.folder / "charter.toml", "--node", "a", "--quiet",
+            "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys,
+        )  # fmt: skip
+    assert code == 2
+    assert "another process" in said
 
 
 def test_a_folder_without_a_state_is_one_line(peerwise, tmp_path):

@@ -302,7 +302,10 @@ class Daemon:
         limit = math.inf if mode == "wait" else terms.start if first else terms.deadline
         while True:
             self._news.clear()
-            waiting = [n for n in self.neighbours if self.place not in self._heard[n]]
+            missing = [n for n in self.neighbours if self.place not in self._heard[n]]
+            waiting = missing
+            if mode == "deadline":  # who has gone on sends the newest only: this round's is gone
+                waiting = [n for n in missing if self._seen.get(n, self.place) <= self.place]
             passed = time.monotonic() - clock
             if mode == "deadline" and terms.adaptive and not first:
                 limit = self._adapted(waiting)
@@ -314,7 +317,7 @@ class Daemon:
                 if mode == "wait":
                     log.info("waiting", extra={"facts": {**self._where(), "for": waiting}})
         for name in self.neighbours:
-            if name not in waiting:
+            if name not in missing:
                 late = max(self._arrived.get(name, clock) - clock, 0.0)
                 self._lags.setdefault(name, deque(maxlen=RECENT)).append(late)
         assert self.node is not None
@@ -325,7 +328,7 @@ class Daemon:
             letter = self._heard[name].get(Place(self.place.phase, sent))
             if letter is not None:
                 heard[name] = letter, sent
-        return heard, waiting
+        return heard, missing
 
     def _adapted(self, waiting: list[str]) -> float:
         """How long the rest is worth waiting for: some times as long as it usually takes."""
@@ -342,13 +345,18 @@ class Daemon:
         def newest(name: str) -> Place | None:
             return max(self._heard[name], default=None)
 
+        def last(place: Place | None) -> bool:
+            return place is not None and place.round == self.plan.rounds(place.phase) - 1
+
         while True:
             self._news.clear()
+            known = [newest(n) for n in self.neighbours]
             new = [
-                (p := newest(n)) is not None and p.round > self._used.get(n, -1)
-                for n in self.neighbours
+                p is not None and p.round > self._used.get(n, -1)
+                for n, p in zip(self.neighbours, known, strict=True)
             ]
-            fresh = all(new) if self.place.round == 0 else any(new)
+            # nothing newer comes from those that are done
+            fresh = all(new) if self.place.round == 0 else any(new) or all(map(last, known))
             passed = time.monotonic() - clock
             if fresh or passed >= limit:
                 break
@@ -359,7 +367,8 @@ class Daemon:
         heard, missed = {}, []
         for name in self.neighbours:
             place = newest(name)
-            if place is None or self.place.round - place.round > bound:
+            old = place is None or self.place.round - place.round > bound
+            if place is None or (old and not last(place)):
                 missed.append(name)
                 continue
             self._used[name] = place.round

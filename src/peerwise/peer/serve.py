@@ -1,11 +1,14 @@
 """A peer from files: its charter, certificate, rows and state, until it is done or told to stop."""
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import logging
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,10 @@ from peerwise.peer.node import Memory
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store, now
 
-__all__ = ["Told", "dry_run", "load_rows", "serve"]
+__all__ = ["Told", "dry_run", "load_rows", "only_one", "serve"]
 
 JOURNAL = "peer.log"
+LOCK = "peer.lock"
 
 
 class Told:
@@ -100,8 +104,31 @@ def dry_run(told: Told) -> tuple[Plan, Memory, dict[str, int]]:
     return plan, memory, sizes
 
 
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Refuse a second process with the same state; the system lets go when a process ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / LOCK).touch(mode=0o600)
+    except OSError as error:
+        raise BadFile(f"cannot write to the state {folder}: {error.strerror}") from None
+    with open(folder / LOCK, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadFile(
+                f"another process runs with the state {folder}; stop it, or give another --state"
+            ) from None
+        yield
+
+
 def serve(told: Told) -> bool:
     """Run until all rounds are done (True), or SIGTERM or SIGINT (False)."""
+    with only_one(told.state):
+        return _serve(told)
+
+
+def _serve(told: Told) -> bool:
     identity = load_identity(told.keys, told.node)
     plan = told.plan()
     held_out = None if told.kept is None else told.charter.rows(told.kept)
