@@ -24,13 +24,16 @@ __all__ = ["fingerprint", "load", "save", "write_whole"]
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".part")
-    with open(draft, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(draft, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error.strerror}; give another place") from None
 
 
 def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:

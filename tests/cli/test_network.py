@@ -86,13 +86,13 @@ def test_a_private_charter_has_a_budget_and_a_neural_one_a_net(network, tmp_path
     assert Charter.load(tmp_path / "net.toml").setting().lr == 0.01
 
 
-def test_a_budget_that_nothing_keeps_to_is_noted(network, tmp_path):
+def test_a_budget_that_nothing_keeps_to_is_refused(network, tmp_path):
     network("new", "--data", "wine", "--nodes", 3)
     path = tmp_path / "charter.toml"
     path.write_text(path.read_text() + "\n[privacy]\nepsilon = 1.0\n")
     code, said = network("check", path)
-    assert code == 0
-    assert "the method adds no noise" in said
+    assert code == 2
+    assert "adds no noise" in said
 
 
 def test_rows_that_are_not_as_agreed_are_told_after_the_charter(network, ward):

@@ -125,7 +125,6 @@ def test_the_order_of_the_nodes_counts(charter):
         (("scale = 12.0", "scale = 11"), "features.age.scale is 12.0 here and 11.0 there"),
         (('name = "sex"', 'name = "six"'), "feature 'sex' is missing there"),
         (("count = 64", "count = 65"), "rounds.count is 64 here and 65 there"),
-        (("[limits]", BUDGET.format(1.0, 0.0)), "privacy.epsilon is absent here and 1.0 there"),
         (("rows = 1000", "rows = 999"), "limits.rows is 1000 here and 999 there"),
         (('a.example.org:7400', 'a.example.org:7401'), "nodes.a.address is 'a.example.org:7400' h"),
         (
@@ -139,6 +138,14 @@ def test_the_first_difference_in_words(charter, change, says):
     assert charter.difference(other).startswith(says)
     assert other.difference(charter) is not None
     assert other.hash != charter.hash
+
+
+def test_another_budget_is_a_difference():
+    one, two = (
+        Charter.parse(changed('method = "crc"', PRIVATE, "[limits]", BUDGET.format(e, 1e-5)))
+        for e in (2.0, 3.0)
+    )
+    assert one.difference(two) == "privacy.epsilon is 2.0 here and 3.0 there"
 
 
 def test_no_difference_from_itself(charter):
@@ -205,6 +212,21 @@ WRONG = [
         "method.delta = 1e-05 is more than the budget privacy.delta = 0",
     ),
     (("[limits]", BUDGET.format(0, 0.0)), "privacy.epsilon = 0"),
+    (("[limits]", BUDGET.format(1.0, 0.0)), "crc as given adds no noise"),
+    (
+        (
+            'method = "crc"\nmodel = "naive_bayes"', 'method = "gossip_nb"\nepsilon = 1.0\n'
+            'model = "qda"', "[limits]", BUDGET.format(2.0, 0.0),
+        ),
+        "for statistics of naive_bayes, not of qda",
+    ),
+    (
+        (
+            'method = "crc"', PRIVATE, "[limits]",
+            BUDGET.format(2.0, 1e-5).replace("[limits]", 'accountant = "rdp"\n[limits]'),
+        ),
+        "64 rounds cost epsilon",
+    ),
     (("[limits]", "[privacy]\ndelta = 0.1\n[limits]"), "privacy.epsilon is missing"),
     (
         ('units = "given"', 'units = "agree"', "[limits]", BUDGET.format(2.0, 0.0)),

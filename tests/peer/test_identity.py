@@ -100,8 +100,8 @@ def test_renewal_keeps_the_key_and_the_hosts(folder, later):
     assert names_in(path).get_values_for_type(x509.DNSName) == ["a", "localhost"]
     assert [str(a) for a in names_in(path).get_values_for_type(x509.IPAddress)] == ["::1"]
     load_identity(folder, "a")
-    make_certificate(folder, "a", renew=True, hosts=("other",))
-    assert names_in(path).get_values_for_type(x509.DNSName) == ["a", "other"]
+    make_certificate(folder, "a", renew=True, hosts=("other.org",))
+    assert names_in(path).get_values_for_type(x509.DNSName) == ["a", "other.org"]
 
 
 def test_a_clock_that_is_behind_is_told_both_times(folder, later):
@@ -250,3 +250,11 @@ def test_strangers_are_refused_over_mutual_tls(folder, tmp_path):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             asyncio.run(_call(a, caller, expected))
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_no_certificate_carries_the_name_of_another_node(folder):
+    make_certificate(folder, "b.c")
+    for host in ("b", "b.c"):
+        with pytest.raises(BadSetting, match="may be the name of a node"):
+            make_certificate(folder, "d", hosts=(host,))
+    make_certificate(folder, "d", hosts=("localhost", "d.example.org", "10.0.0.1"))

@@ -96,3 +96,22 @@ def test_a_peer_that_only_dials_hears_and_is_heard(tmp_path):
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert all(run_all(*daemons))
     assert_same(simulated(fed, daemons, 12), daemons)
+
+
+def test_letters_of_the_phase_before_are_taken_as_known_after_a_restart(tmp_path):
+    graph = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
+    fed = federation(tmp_path, graph, {"method": "crc", "lr": 0.05}, rounds=SHORT, units="agree")
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    old = daemons[0].store.rows(
+        "SELECT body FROM outbox JOIN bodies USING (hash) WHERE phase = 0 ORDER BY round DESC"
+    )
+    # as if a had not learnt, before it was killed, that b has them
+    with daemons[0].store.transaction():
+        daemons[0].store._db.execute("UPDATE outbox SET acknowledged = NULL")
+    for daemon in daemons:
+        daemon.store.close()
+    again = [fed.daemon(name) for name in fed.charter.names]
+    assert len(again[0].store.unsent("b")) >= len(old) > 0
+    assert all(run_all(*again, seconds=30))
+    assert not again[0].store.unsent("b")

@@ -254,11 +254,6 @@ def _show(charter: "Charter") -> None:
     for name, value in rows:
         table.add_row(name, escape(value))
     console.print(table)
-    if c.privacy is not None and (setting.epsilon is None or setting.epsilon == float("inf")):
-        console.print(
-            "[bold yellow]note[/]: there is a privacy budget, and the method adds no noise: what it"
-            " releases is exact. Set method.epsilon of a private method."
-        )
 
 
 @network_app.command()

@@ -65,7 +65,10 @@ def run(
         float, typer.Option(help="Seconds to stay for neighbours that lack the last letter.")
     ] = 600.0,
     metrics: Annotated[
-        int | None, typer.Option(help="Port of this machine at which Prometheus is answered.")
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port of this machine at which Prometheus is answered."
+        ),
     ] = None,
     channel: Annotated[
         str | None,

@@ -11,9 +11,11 @@ from peerwise.experiments.baselines import BASELINES
 from peerwise.experiments.job import POOLED, SERVER
 from peerwise.experiments.names import find
 from peerwise.experiments.setting import NEURAL, OF_NETS, PRIVATE, Setting, setting_from
+from peerwise.methods.private_crc import noise_multiplier
 from peerwise.models.registry import PLAIN
 from peerwise.peer.names import check_node
 from peerwise.peer.terms import LimitTerms, NodeTerms, PrivacyTerms
+from peerwise.privacy.composition import Charge, renyi
 
 __all__ = [
     "METHOD_KEYS", "check_method", "check_nodes", "distinct", "graph_of", "ordered", "typed"
@@ -93,6 +95,16 @@ def check_method(
         )
     if s.method in PRIVATE and s.epsilon is not None and math.isfinite(s.epsilon):
         _check_budget(s, s.epsilon, privacy)
+        if s.model != "naive_bayes":
+            raise BadSetting(
+                f"{s.method} with noise is for statistics of naive_bayes, not of {s.model}"
+            )
+    elif privacy is not None:
+        private = ", ".join(m for m in PRIVATE if m not in SERVER)
+        raise BadSetting(
+            f"{s.method} as given adds no noise, so that a budget would promise what it does not "
+            f"keep; leave [privacy] out, or take one of {private} with epsilon"
+        )
 
 
 def _check_budget(s: Setting, epsilon: float, privacy: PrivacyTerms | None) -> None:
@@ -106,6 +118,15 @@ def _check_budget(s: Setting, epsilon: float, privacy: PrivacyTerms | None) -> N
             f"method.epsilon = {epsilon:g} is more than the budget privacy.epsilon = "
             f"{privacy.epsilon:g}; lower the one or raise the other"
         )
+    if s.method == "private_crc" and privacy.accountant == "rdp" and privacy.delta >= s.delta:
+        each = noise_multiplier(epsilon, s.delta, s.rounds)
+        total = renyi([Charge(epsilon, s.delta, each)] * s.rounds, privacy.delta).epsilon
+        if total > privacy.epsilon:
+            raise BadSetting(
+                f"{s.rounds} rounds cost epsilon {total:.4g} by the accountant rdp, more than the "
+                f'budget privacy.epsilon = {privacy.epsilon:g}; raise it, or take "basic", which '
+                "pays for all rounds at once"
+            )
     if s.method == "private_crc" and privacy.delta < s.delta:
         raise BadSetting(
             f"method.delta = {s.delta:g} is more than the budget privacy.delta = "

@@ -119,7 +119,7 @@ class Daemon:
                 if address:
                     self._links[name] = Link(self.identity, name, address, self.charter.hash, most)
                     tasks.append(asyncio.create_task(self._send(name)))
-                    if not own:
+                    if not self.charter.nodes[self.name].address:
                         tasks.append(asyncio.create_task(self._fetch(name)))
             log.info("up", extra={"facts": {"at": own or "dials only", **self._where()}})
             work = asyncio.create_task(self._work())
@@ -202,6 +202,7 @@ class Daemon:
             if agreed is not None:
                 self.store.set(agreed=json.dumps(agreed))
             self.store.advance(place, pack_tree(memory), bodies, done)
+            self._write_acknowledged_inside()
         self.agreed = agreed
         self._use(node, memory, place)
         self._queue = bodies
@@ -240,10 +241,13 @@ class Daemon:
         if place.round < self.plan.rounds(phase):
             bodies = self._bodies(self.node, memory, self.format, place)
         lag = self.plan.channel.lag if self.plan.channel is not None else 0
+        if self._lasting:  # letters are in use for as long as they are not stale
+            lag = self.charter.rounds.staleness
         with self.store.transaction():
             self.plan.pay(phase, self.store.ledger)
-            self.store.advance(place, pack_tree(memory), bodies, done, keep=lag + 1)
             self._write_acknowledged_inside()
+            newest = self.charter.rounds.mode != "wait"
+            self.store.advance(place, pack_tree(memory), bodies, done, lag + 1, newest)
         self.memory, self.place, self._queue = memory, place, bodies
         if self.store.ledger is not None:
             self.meters.spent(self.store.ledger.total().epsilon)
@@ -379,9 +383,8 @@ class Daemon:
         """A peer that was away goes on in the round in which its neighbours are."""
         if self.charter.rounds.mode != "deadline" or not self.plan.learns(self.place.phase):
             return
-        rounds = sorted(p.round for p in self._seen.values() if p.phase == self.place.phase)
-        if not rounds:
-            return
+        seen = [self._seen.get(n, self.place) for n in self.neighbours]
+        rounds = sorted(p.round if p.phase == self.place.phase else self.place.round for p in seen)
         # with neighbours of whom more than half are honest, an honest one is as far
         there = min(rounds[(len(rounds) - 1) // 2], self.plan.rounds(self.place.phase) - 1)
         if there <= self.place.round + 1:
@@ -396,7 +399,8 @@ class Daemon:
         place = Place(self.place.phase, there)
         bodies = self._bodies(self.node, self.memory, self.format, place)
         with self.store.transaction():
-            self.store.advance(place, pack_tree(self.memory), bodies)
+            self._write_acknowledged_inside()
+            self.store.advance(place, pack_tree(self.memory), bodies, newest=True)
         self.place, self._queue = place, bodies
 
     def _saw(self, name: str, place: Place) -> None:
@@ -448,19 +452,22 @@ class Daemon:
     async def accept(self, sender: str, body: bytes) -> None:
         """Check a letter and keep it; on the disk when this returns."""
         self.meters.received(len(body))
+        form = self.format
         try:
-            envelope = self.format.envelope(body)
+            envelope = form.written(body)
         except BadLetter as error:
             raise Refused(Code.INVALID_ARGUMENT, str(error), "malformed") from None
         if envelope.sender != sender:
             why = f"a letter of '{envelope.sender}' from {sender}"
             raise Refused(Code.PERMISSION_DENIED, why, "forged")
         place = Place(envelope.phase, envelope.round)
+        # before its shape is looked at: that of an earlier phase is another
         if not self._timely(sender, place):
             self.meters.refused("stale")
             return  # the sender learns how far we are, and that is all it needs
         try:
-            letter = self.format.decode(body)
+            form.envelope(body)
+            letter = form.decode(body)
         except BadLetter as error:
             raise Refused(Code.INVALID_ARGUMENT, str(error), "malformed") from None
         try:
@@ -470,7 +477,7 @@ class Daemon:
         if other:
             why = f"another letter for phase {place.phase}, round {place.round} than before"
             raise Refused(Code.ALREADY_EXISTS, why, "replayed")
-        if place >= self.place or self._lasting:
+        if place.phase == self.place.phase and (place >= self.place or self._lasting):
             self._keep(sender, place, letter)
 
     def _keep(self, sender: str, place: Place, letter: Letter) -> None:
@@ -511,7 +518,8 @@ class Daemon:
         for name, body in self._queue.items():
             line = self._outgoing[name]
             if self.charter.rounds.mode != "wait" and self.plan.learns(self.place.phase):
-                line.clear()  # only the newest is of use
+                while line and line[-1].place.phase == self.place.phase:
+                    line.pop()  # only the newest is of use
             line.append(Away(name, self.place, body))
             self._posted[name].set()
         self._queue = {}
@@ -576,14 +584,15 @@ class Daemon:
     async def _fetch(self, name: str) -> None:
         """Pull letters from one neighbour, for a peer that nobody can dial."""
         link, wait = self._links[name], 0.05
-        have = max(self._heard[name], default=Place(self.place.phase, self.place.round - 1))
+        before = Place(self.place.phase, -1 if self._lasting else self.place.round - 1)
+        have = max(self._heard[name], default=before)
         self._fetched[name] = have
         while True:
             asked = {"phase": have.phase, "round": have.round, "wait": POLL}
             try:
                 body = await link.call("Pull", json.dumps(asked).encode(), POLL + 10.0)
                 if body and not body.startswith(b"{"):
-                    envelope = self.format.envelope(body)
+                    envelope = self.format.written(body)
                     await self.accept(name, body)
                     have = max(have, Place(envelope.phase, envelope.round))
                     self._fetched[name] = have

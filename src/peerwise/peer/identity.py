@@ -86,6 +86,14 @@ def make_certificate(
     ca.pem, so that it is all that the node needs.
     """
     check_node(node)
+    hosts = list(hosts)
+    for host in hosts:
+        # neighbours know a node by its name: no certificate may carry another's
+        if host != node and ((Path(folder) / f"{host}.pem").exists() or _may_be_a_node(host)):
+            raise BadSetting(
+                f"{host!r} may be the name of a node, and whoever has it in a certificate would be "
+                "taken for it; give an address, or a name with a dot"
+            )
     home, place = Path(folder), Path(folder if out is None else out)
     authority, signer = _authority(home)
     path, key_path = place / f"{node}.pem", place / f"{node}.key"
@@ -170,6 +178,16 @@ def _span(days: int) -> tuple[datetime, datetime]:
 
 def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _may_be_a_node(host: str) -> bool:
+    if "." in host or ":" in host or host == "localhost":
+        return False
+    try:
+        check_node(host)
+    except BadSetting:
+        return False
+    return True
 
 
 def _host(host: str) -> x509.GeneralName:

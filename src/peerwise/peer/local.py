@@ -84,8 +84,8 @@ def set_up(
     **terms: Any,
 ) -> Federation:
     """Deal rows to the nodes of a graph, and write charter, certificates and files in a folder."""
-    if folder.exists() and any(folder.iterdir()):
-        raise BadFile(f"{folder} is not empty; give another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadFile(f"{folder} is not an empty folder; give another, or remove it")
     frame = _frame(table).assign(**{table.target: table.labels})
     wanted = nodes * rows
     if len(frame) <= wanted:
@@ -100,11 +100,6 @@ def set_up(
     among = nx.Graph()  # in the order of their names
     among.add_nodes_from(names)
     among.add_edges_from(links.edges)
-    (folder / "data").mkdir(parents=True)
-    parts = np.split(order[:wanted], nodes)
-    for name, part in zip(names, parts, strict=True):
-        frame.iloc[part].to_parquet(folder / "data" / f"{name}.parquet", index=False)
-    frame.iloc[order[wanted:][:test_rows]].to_parquet(folder / TEST, index=False)
     # categories and units of all rows: here they are no secret, and test rows must be read too
     whole = table._replace(frame=_frame(table), split=None)
     images = not isinstance(table.frame, pd.DataFrame)
@@ -115,6 +110,15 @@ def set_up(
         addresses={n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True)},
         rounds={"seed": seed, **rounds}, limits={"rows": wanted}, **terms,
     )  # fmt: skip
+    # all that can be wrong is found out before anything is written
+    try:
+        (folder / "data").mkdir(parents=True)
+    except OSError as error:
+        raise BadFile(f"cannot write to {folder}: {error.strerror}") from None
+    parts = np.split(order[:wanted], nodes)
+    for name, part in zip(names, parts, strict=True):
+        frame.iloc[part].to_parquet(folder / "data" / f"{name}.parquet", index=False)
+    frame.iloc[order[wanted:][:test_rows]].to_parquet(folder / TEST, index=False)
     charter.save(folder / CHARTER)
     keys = folder / "keys"
     make_authority(keys)

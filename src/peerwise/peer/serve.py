@@ -24,6 +24,7 @@ from peerwise.peer.meters import Meters
 from peerwise.peer.node import Memory
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store, now
+from peerwise.peer.terms import LimitTerms
 
 __all__ = ["Told", "dry_run", "load_rows", "only_one", "serve"]
 
@@ -131,7 +132,10 @@ def serve(told: Told) -> bool:
 def _serve(told: Told) -> bool:
     identity = load_identity(told.keys, told.node)
     plan = told.plan()
-    held_out = None if told.kept is None else told.charter.rows(told.kept)
+    held_out = None
+    if told.kept is not None:  # nothing of them leaves: they need not be many
+        free = told.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
+        held_out = free.rows(told.kept)
     terms = told.charter.privacy
     store = Store.open(
         told.state,

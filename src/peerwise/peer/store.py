@@ -17,9 +17,10 @@ from peerwise.errors import BadFile
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
-__all__ = ["Away", "Place", "Store", "now"]
+__all__ = ["DROPPED", "Away", "Place", "Store", "now"]
 
 FILE = "peer.db"
+DROPPED = "not sent"  # instead of a time: a newer letter took its place
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -132,8 +133,10 @@ class Store:
         if not path.exists():
             raise BadFile(f"there is no peer's state in {folder}: {FILE} is missing")
         try:
-            db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10, isolation_level=None,
-                                 check_same_thread=False)  # fmt: skip
+            where = f"{path.resolve().as_uri()}?mode=ro"
+            db = sqlite3.connect(
+                where, uri=True, timeout=10, isolation_level=None, check_same_thread=False
+            )
             names = {n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
             if not {"peer", "outbox", "progress"} <= names:
                 raise BadFile(f"{path} is not a peer's state")
@@ -171,16 +174,24 @@ class Store:
         letters: Mapping[str, bytes],
         done: tuple[Place, Iterable[str], Iterable[str], float, float | None] | None = None,
         keep: int = 1,
+        newest: bool = False,
     ) -> None:
         """Go to `place`: state, the letters of its round, and what the round before was like.
 
         To be called in a transaction, with the charges of what the letters tell. `done`: place,
         who was heard, who was missed, seconds, error. `keep` rounds of the inbox stay.
+        `newest`: letters of earlier rounds that nobody took are not sent any more.
         """
         self._db.execute(
             "INSERT OR REPLACE INTO progress VALUES (1, ?, ?, ?, ?)", (*place, state, now())
         )
         marks: dict[int, str] = {}  # most letters are the same bytes for all
+        if newest:
+            self._db.execute(
+                "UPDATE outbox SET acknowledged = ? WHERE acknowledged IS NULL AND phase = ? AND "
+                "round < ?",
+                (DROPPED, *place),
+            )
         for receiver, body in letters.items():
             if id(body) not in marks:
                 marks[id(body)] = mark = hashlib.sha256(body).hexdigest()
@@ -272,10 +283,17 @@ class Store:
         if old["charter"] != facts["charter"]:
             raise BadFile(
                 f"{self.path} was begun under another charter; go on with that one, or give "
-                "another --state"
+                f"another --state{self._counts()}"
             )
         if old["data"] != facts["data"]:
             raise BadFile(
                 f"the data are not those with which {self.path} was begun: what was learnt and "
                 "released is of the old rows. Put them back, or give another --state"
+                f"{self._counts()}"
             )
+
+    def _counts(self) -> str:
+        """A new state is a new ledger, and a site must not take it for a new budget."""
+        if self.ledger is None:
+            return ""
+        return " (what was spent here still counts: the same rows would be released again)"

@@ -13,7 +13,7 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
 from peerwise.peer.model_file import Learnt, blank_value
 from peerwise.peer.node import Memory
-from peerwise.peer.store import Place, Store
+from peerwise.peer.store import DROPPED, Place, Store
 from peerwise.peer.wire import unpack_tree
 
 __all__ = ["Status", "audit", "learnt", "letter", "outbox", "status"]
@@ -61,7 +61,7 @@ def status(folder: str | Path) -> Status | None:
             "ORDER BY phase DESC, round DESC LIMIT 1"
         )
         size, count = store.rows(
-            "SELECT coalesce(sum(bytes), 0), count(*) FROM outbox WHERE acknowledged IS NOT NULL"
+            "SELECT coalesce(sum(bytes), 0), count(*) FROM outbox WHERE acknowledged != ?", DROPPED
         )[0]
         heard, missed, seconds = last[0] if last else ("", "", 0.0)
         spent = store.ledger.total().epsilon if store.ledger is not None else None
@@ -121,7 +121,9 @@ def audit(folder: str | Path) -> dict[str, Any]:
         charter = Charter.parse(about["text"])
         by_neighbour = store.rows(
             "SELECT receiver, count(*), sum(bytes), count(acknowledged), min(made), max(made) "
-            "FROM outbox GROUP BY receiver ORDER BY receiver"
+            "FROM outbox WHERE acknowledged IS NULL OR acknowledged != ? "
+            "GROUP BY receiver ORDER BY receiver",
+            DROPPED,
         )
         releases: Sequence[Any] = ()
         spent = left = None

@@ -22,6 +22,7 @@ __all__ = ["BadLetter", "Envelope", "Format", "named_leaves", "pack_tree", "unpa
 VERSION = "1"
 HEADER = 4096  # bytes of a header, and as many for every few tensors
 PER_TENSOR = 512
+FEWEST = 32  # tensors for which there is room, for letters of another phase
 TYPES = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32,
     "U32": np.uint32, "U8": np.uint8, "BOOL": np.bool_,
@@ -80,9 +81,20 @@ class Format:
             )
         return body
 
+    def written(self, body: bytes) -> Envelope:
+        """What is written on a letter, which may be of another phase and look otherwise."""
+        return self._written(self._header(body)[0])
+
     def envelope(self, body: bytes) -> Envelope:
         """What is written on a letter, after everything but its numbers was checked."""
         header, data = self._header(body)
+        found = self._written(header)
+        self._check(header)
+        if data != self.bytes:
+            raise BadLetter(f"{data} bytes of numbers instead of {self.bytes}")
+        return found
+
+    def _written(self, header: dict[str, Any]) -> Envelope:
         written = header.pop("__metadata__", None)
         if not isinstance(written, dict) or written.get("peerwise") != VERSION:
             raise BadLetter("not a letter of this version of Peerwise")
@@ -91,9 +103,6 @@ class Format:
         sender = written.get("from")
         if not isinstance(sender, str) or not 0 < len(sender) <= LONGEST or not sender.isascii():
             raise BadLetter("'from' is no name")
-        self._check(header)
-        if data != self.bytes:
-            raise BadLetter(f"{data} bytes of numbers instead of {self.bytes}")
         return Envelope(sender, _count(written, "phase"), _count(written, "round"))
 
     def decode(self, body: bytes) -> Tree:
@@ -123,7 +132,7 @@ class Format:
         if len(body) < 8:
             raise BadLetter("too short")
         length = int.from_bytes(body[:8], "little")
-        if length > HEADER + PER_TENSOR * len(self._want) or 8 + length > len(body):
+        if length > HEADER + PER_TENSOR * max(len(self._want), FEWEST) or 8 + length > len(body):
             raise BadLetter(f"a header of {length} bytes")
         try:
             header = json.loads(body[8 : 8 + length])
