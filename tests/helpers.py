@@ -1,10 +1,12 @@
 """What several test files need."""
 
+import sys
 from functools import cache, partial
 
 import jax
 import numpy as np
 
+from peerwise import cli
 from peerwise.models import Model
 
 
@@ -40,3 +42,29 @@ def assert_equal_runs(ours, theirs, tolerance=None):
         else:
             atol = tolerance * np.abs(b[name]).max(initial=0)
             np.testing.assert_allclose(a[name], b[name], rtol=0, atol=atol, err_msg=name)
+
+
+def command(monkeypatch, capsys, *before):
+    """A function that runs `peerwise BEFORE ARGS...`: exit code, output and errors."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["peerwise", *before, *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def in_words(call):
+    """The same with all that was said in one line."""
+
+    def said(*args):
+        code, out, err = call(*args)
+        return code, " ".join((out + err).split())
+
+    return said

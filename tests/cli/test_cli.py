@@ -1,14 +1,13 @@
 """What a person meets: commands, their help, and what they say when something is wrong."""
 
 import json
-import sys
 
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
-from peerwise import cli
+from helpers import command
 from peerwise.cli import app
 from peerwise.errors import BadFile
 from peerwise.estimators import RiskCalibratedClassifier
@@ -32,18 +31,7 @@ def peerwise(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PEERWISE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["peerwise", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return command(monkeypatch, capsys)
 
 
 def test_the_demonstration_ends_with_a_table_a_gap_and_a_picture(peerwise, tmp_path):

@@ -1,11 +1,9 @@
 """The commands that set up a network of real nodes."""
 
-import sys
-
 import pandas as pd
 import pytest
 
-from peerwise import cli
+from helpers import command, in_words
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import load_identity
 
@@ -16,18 +14,7 @@ def network(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PEERWISE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["peerwise", "network", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, " ".join((out + err).split())
-
-    return call
+    return in_words(command(monkeypatch, capsys, "network"))
 
 
 @pytest.fixture
@@ -152,7 +139,7 @@ NEW = ["new", "--data", "wine"]
         (["check", "none.toml"], "cannot read the charter none.toml"),
         (["check", "bad.txt"], "bad.txt is not TOML"),
         (["ca", "bad.txt"], "cannot write bad.txt/ca.key"),
-        ([*NEW, "--nodes", "3", "--out", "odd.txt/c"], "cannot write the charter odd.txt/c"),
+        ([*NEW, "--nodes", "3", "--out", "odd.txt/c"], "cannot write odd.txt/c"),
         (["cert", "a", "--ca", "none"], "make an authority with `peerwise network ca none`"),
         (["cert", "a/b", "--ca", "none"], "a node cannot be called 'a/b'"),
         (["cert", "a"], "Missing option"),

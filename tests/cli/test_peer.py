@@ -2,7 +2,6 @@
 
 import json
 import socket
-import sys
 import urllib.request
 
 import networkx as nx
@@ -10,7 +9,7 @@ import pandas as pd
 import pytest
 
 from federation import federation, run_all
-from peerwise import cli
+from helpers import command, in_words
 from peerwise.peer import serve as serving
 from peerwise.peer.meters import Meters
 from peerwise.peer.serve import load_rows
@@ -38,18 +37,7 @@ def left(tmp_path_factory):
 def peerwise(monkeypatch, capsys):
     """Run a command; returns exit code and all that was said."""
     monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["peerwise", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, " ".join((out + err).split())
-
-    return call
+    return in_words(command(monkeypatch, capsys))
 
 
 def test_status_says_how_a_peer_stands(left, peerwise):
@@ -140,8 +128,8 @@ def test_two_processes_do_not_share_a_state(left, peerwise, tmp_path):
 
 
 def test_a_folder_without_a_state_is_one_line(peerwise, tmp_path):
-    for command in ("status", "outbox", "audit"):
-        code, said = peerwise("peer", command, tmp_path)
+    for what in ("status", "outbox", "audit"):
+        code, said = peerwise("peer", what, tmp_path)
         assert code == 2
         assert "no peer's state" in said
 

@@ -1,7 +1,6 @@
 """The Gossip-NB experiments: trials against the methods themselves, items, claims, tables."""
 
 import io
-import sys
 import warnings
 from functools import cache, partial
 
@@ -11,7 +10,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import ks_2samp
 
-from peerwise import cli
+from helpers import command
 from peerwise import topology as topologies
 from peerwise.data import Feature, Schema
 from peerwise.errors import BadData, UnknownName
@@ -496,14 +495,10 @@ def peerwise(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
 
+    run = command(monkeypatch, capsys)
+
     def call(*args):
-        monkeypatch.setattr(sys, "argv", ["peerwise", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
+        code, out, err = run(*args)
         return code, " ".join(out.split()), " ".join(err.split())
 
     return call

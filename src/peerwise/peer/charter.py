@@ -102,10 +102,7 @@ class Charter(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the text to a file, whole or not at all."""
-        try:
-            write_whole(path, self.text().encode())
-        except OSError as error:
-            raise BadFile(f"cannot write the charter {path}: {error}") from None
+        write_whole(path, self.text().encode())
 
     @property
     def hash(self) -> str:

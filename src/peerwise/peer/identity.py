@@ -66,7 +66,7 @@ def make_authority(folder: str | Path, name: str = "peerwise", days: int = 3650)
         .sign(key, hashes.SHA256())
     )
     _write_key(home / CA_KEY, _key_text(key))
-    _write(home / CA, made.public_bytes(Encoding.PEM))
+    write_whole(home / CA, made.public_bytes(Encoding.PEM))
     return home / CA
 
 
@@ -130,8 +130,8 @@ def make_certificate(
     if fresh:
         _write_key(key_path, _key_text(key))
     if place != home:
-        _write(place / CA, root)
-    _write(path, made.public_bytes(Encoding.PEM))
+        write_whole(place / CA, root)
+    write_whole(path, made.public_bytes(Encoding.PEM))
     return path
 
 
@@ -304,13 +304,6 @@ def _public(key: object) -> bytes:
 
 def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write(path: Path, text: bytes) -> None:
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise BadFile(f"cannot write {path}: {error}") from None
 
 
 def _write_key(path: Path, text: bytes) -> None:
