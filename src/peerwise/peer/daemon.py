@@ -471,7 +471,9 @@ class Daemon:
         except BadLetter as error:
             raise Refused(Code.INVALID_ARGUMENT, str(error), "malformed") from None
         try:
-            other = await self._in_disk(self.store.put, sender, place, body, self._lasting)
+            # far ahead with deadlines, we are the one that is behind: the newest shows where to go
+            newest = self._lasting or self._far(place)
+            other = await self._in_disk(self.store.put, sender, place, body, newest)
         except PeerwiseError as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
         if other:
@@ -481,13 +483,16 @@ class Daemon:
             self._keep(sender, place, letter)
 
     def _keep(self, sender: str, place: Place, letter: Letter) -> None:
-        if self._lasting:  # only the newest is of use
-            for old in [p for p in self._heard[sender] if p < place]:
+        if self._lasting or self._far(place):  # only the newest is of use
+            for old in [p for p in self._heard[sender] if p < place and p != self.place]:
                 del self._heard[sender][old]
         self._heard[sender][place] = letter
         self._saw(sender, place)
         self._arrived[sender] = time.monotonic()
         self._news.set()
+
+    def _far(self, place: Place) -> bool:
+        return place.round > self.place.round + self.charter.limits.ahead
 
     def _timely(self, sender: str, place: Place) -> bool:
         """Whether a letter is still or already of use; far ahead of us is refused."""
@@ -502,9 +507,7 @@ class Daemon:
             raise Refused(Code.INVALID_ARGUMENT, why, "future")
         if self._lasting:
             return place > max(self._heard[sender], default=Place(-1, -1))
-        if place.round > self.place.round + self.charter.limits.ahead:
-            if self.charter.rounds.mode == "deadline":
-                self._saw(sender, place)  # we may be the one that is behind
+        if self._far(place) and self.charter.rounds.mode != "deadline":
             why = f"round {place.round}, far ahead of round {self.place.round}"
             raise Refused(Code.FAILED_PRECONDITION, why, "future")
         return place.round >= self.place.round
