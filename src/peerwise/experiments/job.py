@@ -148,10 +148,12 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
     if s.method in NEURAL:
         return _neural(s, model)
     selecting = s.method == "crc" and s.weigh == "worst"
-    if set(s.method_options) - ({"alpha"} if selecting else set()):
+    own = {"alpha"} if selecting else {"damping"} if s.method == "relay" else set()
+    if set(s.method_options) - own:
         raise BadSetting(
             "method_options are for neural methods, for a method of your own, named as "
-            'module:function, and for crc with weigh = "worst", which has alpha'
+            'module:function, for crc with weigh = "worst", which has alpha, and for relay, which '
+            "has damping"
         )
     crc = {
         **s.method_options,
@@ -175,6 +177,7 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
         "federated_nb": release,
         "gossip_nb": {**release, **gossip},
         "robust_nb": release,
+        "relay": {"lr": s.lr, **s.method_options},
     }
     return make(model, **known[s.method])
 

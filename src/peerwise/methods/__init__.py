@@ -14,6 +14,7 @@ from peerwise.methods.neural import (
     pooled_net,
 )
 from peerwise.methods.private_crc import private_crc
+from peerwise.methods.relay import relay
 from peerwise.methods.robust_nb import robust_nb
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "pooled_net",
     "private_crc",
     "rc",
+    "relay",
     "robust_nb",
 ]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from peerwise.core import Array, Shard, Tree
 from peerwise.models.family import Model, log_posterior, moved
 
-__all__ = ["calibrate", "soft_error"]
+__all__ = ["calibrate", "correction", "soft_error"]
 
 
 @cache
@@ -35,6 +35,23 @@ def calibrate(model: Model, iterations: int = 1) -> Callable[[Tree, Shard], tupl
         return s, guards
 
     return update
+
+
+@cache
+def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array]]:
+    """statistics, shard -> s(X, Y) - s(X, theta(s)) [c, q], and how often a guard of theta acted.
+
+    What one calibration would add to the lines of the classes, without adding it.
+    """
+
+    def found(s: Tree, shard: Shard) -> tuple[Array, Array]:
+        phi = model.features(shard.x)
+        target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
+        weight = shard.weight.astype(phi.dtype)[None]
+        prob, acted = _posterior(model, s, shard.x, phi)
+        return jnp.matmul((target - prob.T) * weight, phi, precision="highest"), acted
+
+    return found
 
 
 def _posterior(model: Model, s: Tree, x: Array, phi: Array) -> tuple[Array, Array]:
