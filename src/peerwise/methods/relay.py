@@ -6,7 +6,9 @@ nodes reach all nodes exactly (`relaying`), each late by its distance. So every 
 some delay. This method is the project's own and in no paper.
 """
 
+import math
 from functools import cache
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -18,19 +20,28 @@ from peerwise.update.calibrate import correction
 
 __all__ = ["relay"]
 
+# One setting for all data, found on four of the data folder's sets: see docs/relay.md.
+LONGEST = 1.5  # what delay takes from a step, at most: that of a chain of any length is 1 / 2.5
+RISE = 0.01  # by so much must the loss be above its usual to count as rising
+BRAKE = 0.5  # how much smaller (as a log) steps become in the mean delay while the loss rises
+RELEASE = 0.5  # how fast they recover while it falls, in shares of that
+
 
 @cache
-def relay(model: Model, *, lr: float = 0.05, damping: float = 0.375) -> Method:
+def relay(model: Model, *, lr: float = 0.05, damping: float = 0.2, brake: float = BRAKE) -> Method:
     """Relay: s = s0 + (sum over all nodes of their calibration steps) / n, as far as heard of.
 
     s0 is uniform and worth m / lr rows, m the mean rows a node; m and n are relayed with the steps
-    and need not be known. A step that others answer only d rounds later must be smaller to be
-    stable: steps count 1 / (1 + damping d), d being the mean age of what the node has heard.
+    and need not be known. What others answer d rounds later makes a loop that swings when steps are
+    large. They are divided by 1 + damping d (at most 2.5), d being the mean age of what nodes know,
+    and made smaller still while the mean log loss of all nodes rises (`brake`; 0: never). Both are
+    the mean over all nodes, relayed too: the steps of all must count alike, or skewed nodes would
+    not balance where RC stands.
     """
     if not lr > 0:
         raise BadSetting(f"lr must be greater than 0, got {lr}")
-    if not damping >= 0:
-        raise BadSetting(f"damping must be 0 or more, got {damping}")
+    if not (damping >= 0 and brake >= 0):
+        raise BadSetting(f"damping and brake must be 0 or more, got {damping} and {brake}")
     step = correction(model)
 
     def learnt(relayed: Tree) -> Tree:
@@ -42,11 +53,19 @@ def relay(model: Model, *, lr: float = 0.05, damping: float = 0.375) -> Method:
         return moved(start, known["steps"] / nodes)
 
     def init(key: Array, shard: Shard) -> State:
+        zero = jnp.zeros((), shard.x.dtype)
         rows = shard.weight.sum().astype(shard.x.dtype)
-        nothing = jnp.zeros((model.classes, model.size), shard.x.dtype)
-        relayed = relaying.begin(key, {"steps": nothing, "rows": rows})
+        own = {
+            "steps": jnp.zeros((model.classes, model.size), shard.x.dtype),
+            "rows": rows,
+            "loss": rows * math.log(model.classes),  # all classes are as likely at first
+            "age": zero,
+            "brake": zero,
+        }
+        relayed = relaying.begin(key, own)
         value = {"statistics": learnt(relayed), "relay": relayed}
-        return State(value, {"guards": jnp.zeros((), jnp.int32)})
+        memory = {"usual": zero, "nodes": zero, "guards": jnp.zeros((), jnp.int32)}
+        return State(value, memory)
 
     def message(key: Array, state: State) -> Message:
         """Nothing for all: what a node says differs by neighbour."""
@@ -60,16 +79,38 @@ def relay(model: Model, *, lr: float = 0.05, damping: float = 0.375) -> Method:
         return {"statistics": learnt(relayed), "relay": relayed}
 
     def adapt(key: Array, state: State, shard: Shard) -> State:
-        relayed = state.value["relay"]
-        change, guards = step(state.value["statistics"], shard)
-        change = change / (1 + damping * relaying.delay(relayed))
-        relayed = relaying.added(
-            relayed, {"steps": change, "rows": jnp.zeros_like(relayed["nodes"])}
-        )
+        relayed, memory = state.value["relay"], state.memory
+        own, known, nodes = relayed["own"], relaying.total(relayed), relayed["nodes"]
+        age = known["age"] / nodes
+        pushed, usual = _pushed(known, age, nodes, memory)
+        change, loss, guards = step(state.value["statistics"], shard)
+        slower = jnp.exp(known["brake"] / nodes) * (1 + jnp.minimum(damping * age, LONGEST))
+        own = {
+            "steps": own["steps"] + change / slower,
+            "rows": own["rows"],
+            "loss": loss,
+            "age": relaying.delay(relayed),
+            "brake": jnp.maximum(own["brake"] + brake * pushed / (1 + age), 0),
+        }
+        relayed = relaying.renewed(relayed, own)
         value = {"statistics": learnt(relayed), "relay": relayed}
-        return State(value, {"guards": state.memory["guards"] + guards})
+        seen = {"usual": usual, "nodes": nodes, "guards": memory["guards"] + guards}
+        return State(value, seen)
 
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value["statistics"], x)
 
     return Method(init, message, Slots(rule), adapt, predict, reply)
+
+
+def _pushed(known: Tree, age: Array, nodes: Array, memory: Any) -> tuple[Array, Array]:
+    """Whether the mean log loss of all rows rises (1), falls (below 0) or neither, and its usual.
+
+    The usual is a mean over about the delay, begun anew when nodes come or go: what is known of
+    other rows is not to be compared.
+    """
+    loss = known["loss"] / jnp.maximum(known["rows"], 1)
+    usual = jnp.where(nodes == memory["nodes"], memory["usual"], loss)
+    rises, falls = loss > (1 + RISE) * usual, loss < (1 - RISE) * usual
+    pushed = jnp.where(rises, 1.0, jnp.where(falls, -RELEASE, 0.0)).astype(loss.dtype)
+    return pushed, usual + (loss - usual) / (1 + age)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Tree
 
-__all__ = ["PATIENCE", "added", "begin", "delay", "listened", "said", "total"]
+__all__ = ["PATIENCE", "begin", "delay", "listened", "renewed", "said", "total"]
 
 # Rounds of silence after which a link counts as gone: with 30 % loss that is by chance once in 1e8.
 PATIENCE = 16
@@ -36,8 +36,8 @@ def begin(key: Array, own: Tree) -> Relay:
         "gone_news": zero,
         "clock": one,
         "own": own,
-        "sum": own,
-        "rest": jax.tree.map(jnp.zeros_like, own),
+        "others": jax.tree.map(jnp.zeros_like, own),
+        "rest": jax.tree.map(jnp.zeros_like, own),  # what the rounding of `others` left out
         "nodes": jnp.ones((), kind),
         "ages": jnp.zeros((), kind),
     }
@@ -46,20 +46,25 @@ def begin(key: Array, own: Tree) -> Relay:
 def said(relay: Relay, part: Tree) -> Tree:
     """What a node tells the neighbour that last told it `part` (None or blank: nothing yet).
 
-    The sum of all the others is the sum of all less that neighbour's. Sums are kept in two numbers
-    each (Knuth's two-sum), so that this loses nothing: it is as if the others were added up.
+    All but that neighbour is the sum over all neighbours less its part. Sums are kept in two
+    numbers each (Knuth's two-sum), so that this loses nothing: it is as if the others were added.
     """
     tree = {k: relay[k] for k in ("name", "root", "parent", "steps", "news", "clock")}
     if part is None:
-        sums = {k: relay[k] for k in ("sum", "nodes", "ages")}
+        sums = {"sum": relay["own"], "nodes": relay["nodes"], "ages": relay["ages"]}
         return {**tree, **jax.tree.map(jnp.zeros_like, sums)}
-    near = _near(relay, part, relay["clock"] - 1)
-    behind = jax.tree.map(
-        lambda a, rest, b: _once(_plus(a, rest, -b)), relay["sum"], relay["rest"], part["sum"]
-    )
-    nodes = relay["nodes"] - part["nodes"]
-    ages = relay["ages"] - _aged(part, relay["clock"] - 1)
-    sums = {"sum": behind, "nodes": nodes, "ages": ages}
+    now = relay["clock"] - 1  # as when the part was heard
+    near = _near(relay, part, now)
+
+    def behind(own: Array, others: Array, rest: Array, its: Array) -> Array:
+        return _once(_plus(*_plus(others, rest, -its), own))
+
+    named = (relay[k] for k in ("own", "others", "rest"))
+    sums = {
+        "sum": jax.tree.map(behind, *named, part["sum"]),
+        "nodes": relay["nodes"] - part["nodes"],
+        "ages": relay["ages"] - _aged(part, now),
+    }
     return {**tree, **jax.tree.map(lambda a: jnp.where(near, a, 0), sums)}
 
 
@@ -76,27 +81,23 @@ def listened(relay: Relay, inbox: Inbox) -> Relay:
         both = jax.tree.map(_plus, *so_far, one)
         return _unzipped(both, one), None
 
-    start = relay["own"], jax.tree.map(jnp.zeros_like, relay["own"])
-    (whole, rest), _ = jax.lax.scan(put, start, kept)
+    zero = jax.tree.map(jnp.zeros_like, relay["own"])
+    (others, rest), _ = jax.lax.scan(put, (zero, zero), kept)
     nodes = 1 + jnp.where(near, parts["nodes"], 0).sum()
     ages = jnp.where(near, jax.vmap(lambda part: _aged(part, now))(parts), 0).sum()
-    return {**relay, "sum": whole, "rest": rest, "nodes": nodes, "ages": ages, "clock": now + 1}
+    heard = {"others": others, "rest": rest, "nodes": nodes, "ages": ages}
+    return {**relay, **heard, "clock": now + 1}
 
 
-def added(relay: Relay, change: Tree) -> Relay:
-    """A node whose own number has grown by `change`."""
-    # The choice changes nothing. A compiler may otherwise make one rounding (FMA) of the product
-    # that `change` may be and a sum below, and then what a sum left out is not what it left out.
-    change = jax.tree.map(lambda a: jnp.where(a == a, a, jnp.nan), change)
-    both = jax.tree.map(_plus, relay["sum"], relay["rest"], change)
-    whole, rest = _unzipped(both, change)
-    own = jax.tree.map(jnp.add, relay["own"], change)
-    return {**relay, "own": own, "sum": whole, "rest": rest}
+def renewed(relay: Relay, own: Tree) -> Relay:
+    """A node whose own number is now another."""
+    return {**relay, "own": own}
 
 
 def total(relay: Relay) -> Tree:
     """The sum over all nodes that a node knows of; `relay["nodes"]` of them."""
-    return jax.tree.map(jnp.add, relay["sum"], relay["rest"])
+    named = (relay[k] for k in ("others", "rest", "own"))
+    return jax.tree.map(lambda others, rest, own: _once(_plus(others, rest, own)), *named)
 
 
 def delay(relay: Relay) -> Array:
@@ -106,6 +107,9 @@ def delay(relay: Relay) -> Array:
 
 def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
     """a + rest + b as a number and what its rounding left out."""
+    # The choice changes nothing. A compiler may otherwise make one rounding (FMA) of a product
+    # that b may be and of the sum, and then what is left out is not what was left out.
+    b = jnp.where(b == b, b, jnp.nan)
     whole = a + b
     of_b = whole - a
     return whole, rest + ((a - (whole - of_b)) + (b - of_b))
@@ -130,7 +134,7 @@ def _live(part: Tree, now: Array) -> Array:
 def _near(relay: Relay, part: Tree, now: Array) -> Array:
     """Whether the sender of a part is this node's parent or child in the tree."""
     parent = (part["name"] == relay["parent"]) & (relay["parent"] != relay["name"])
-    child = (part["parent"] == relay["name"]) & (part["root"] == relay["root"])
+    child = part["parent"] == relay["name"]
     return _live(part, now) & (parent | child) & (part["name"] != relay["name"])
 
 

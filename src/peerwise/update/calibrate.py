@@ -38,18 +38,26 @@ def calibrate(model: Model, iterations: int = 1) -> Callable[[Tree, Shard], tupl
 
 
 @cache
-def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array]]:
-    """statistics, shard -> s(X, Y) - s(X, theta(s)) [c, q], and how often a guard of theta acted.
+def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Array]]:
+    """statistics, shard -> s(X, Y) - s(X, theta(s)) [c, q], sum of -log p(y | x), guards acting.
 
-    What one calibration would add to the lines of the classes, without adding it.
+    What one calibration would add to the lines of the classes, without adding it; it goes down the
+    gradient of that sum in theta.
     """
 
-    def found(s: Tree, shard: Shard) -> tuple[Array, Array]:
+    def found(s: Tree, shard: Shard) -> tuple[Array, Array, Array]:
         phi = model.features(shard.x)
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
         weight = shard.weight.astype(phi.dtype)[None]
-        prob, acted = _posterior(model, s, shard.x, phi)
-        return jnp.matmul((target - prob.T) * weight, phi, precision="highest"), acted
+        theta = model.theta(s)
+        if model.linear:
+            joint = jnp.matmul(phi, theta.weight.T, precision="highest")
+            log_prob = jax.nn.log_softmax(joint).T
+        else:
+            log_prob = log_posterior(model, s, shard.x).T
+        loss = -jnp.where(target * weight > 0, target * weight * log_prob, 0).sum()
+        change = (target - jnp.exp(log_prob)) * weight
+        return jnp.matmul(change, phi, precision="highest"), loss, theta.guards
 
     return found
 
