@@ -35,6 +35,7 @@ NET = {"net": "mlp_64", "lr": 0.05, "batch": 10}
         ({"method": "crc", "weigh": "metropolis", "include_self": True}, 0.0),
         ({"method": "gossip_nb"}, 0.0),
         ({"method": "gossip_nb", "counter": "cumulative"}, 0.0),
+        ({"method": "relay", "lr": 0.05}, 0.0),
         ({"method": "decdiff", **NET}, 1e-5),
         ({"method": "cfa_ge", **NET}, 1e-5),
         ({"method": "ba_bfl", "bayesian_layers": 1, **NET}, 1e-5),
