@@ -148,12 +148,12 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
     if s.method in NEURAL:
         return _neural(s, model)
     selecting = s.method == "crc" and s.weigh == "worst"
-    own = {"alpha"} if selecting else {"damping", "brake"} if s.method == "relay" else set()
+    own = {"alpha"} if selecting else {"damping", "brake", "fade"} if s.method == "relay" else set()
     if set(s.method_options) - own:
         raise BadSetting(
             "method_options are for neural methods, for a method of your own, named as "
             'module:function, for crc with weigh = "worst", which has alpha, and for relay, which '
-            "has damping and brake"
+            "has damping, brake and fade"
         )
     crc = {
         **s.method_options,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import ba_bfl, compare, crc, cvar_cta, decdiff, gossip_nb, pool
+from peerwise.experiments import ba_bfl, compare, crc, cvar_cta, decdiff, gossip_nb, pool, relay
 from peerwise.experiments.items import Dataset, Item, Paper, TaskPaper, records, settings
 from peerwise.experiments.results import Claim, Record, history_of, write_folder
 from peerwise.experiments.setting import Setting
@@ -25,6 +25,7 @@ PAPERS: dict[str, Paper | TaskPaper] = {
         decdiff.PAPER,
         cvar_cta.PAPER,
         ba_bfl.PAPER,
+        relay.PAPER,
     )
 }
 QUICK_NODES = 80  # larger networks are left out of a quick run

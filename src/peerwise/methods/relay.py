@@ -28,20 +28,31 @@ RELEASE = 0.5  # how fast they recover while it falls, in shares of that
 
 
 @cache
-def relay(model: Model, *, lr: float = 0.05, damping: float = 0.2, brake: float = BRAKE) -> Method:
+def relay(
+    model: Model,
+    *,
+    lr: float = 0.05,
+    damping: float = 0.2,
+    brake: float = BRAKE,
+    fade: float = 0.0,
+) -> Method:
     """Relay: s = s0 + (sum over all nodes of their calibration steps) / n, as far as heard of.
 
     s0 is uniform and worth m / lr rows, m the mean rows a node; m and n are relayed with the steps
     and need not be known. What others answer d rounds later makes a loop that swings when steps are
     large. They are divided by 1 + damping d (at most 2.5), d being the mean age of what nodes know,
     and made smaller still while the mean log loss of all nodes rises (`brake`; 0: never). Both are
-    the mean over all nodes, relayed too: the steps of all must count alike, or skewed nodes would
+    means over all nodes, relayed too: the steps of all must count alike, or nodes that differ would
     not balance where RC stands.
+    Nodes that differ take steps for ever, which cancel in the sum and not in the delay: models
+    stand off RC's end by about lr x delay x the difference of steps. `fade` divides the steps of
+    round t by 1 + fade t, and that distance with them.
     """
     if not lr > 0:
         raise BadSetting(f"lr must be greater than 0, got {lr}")
-    if not (damping >= 0 and brake >= 0):
-        raise BadSetting(f"damping and brake must be 0 or more, got {damping} and {brake}")
+    for name, given in (("damping", damping), ("brake", brake), ("fade", fade)):
+        if not given >= 0:
+            raise BadSetting(f"{name} must be 0 or more, got {given}")
     step = correction(model)
 
     def learnt(relayed: Tree) -> Tree:
@@ -85,6 +96,7 @@ def relay(model: Model, *, lr: float = 0.05, damping: float = 0.2, brake: float 
         pushed, usual = _pushed(known, age, nodes, memory)
         change, loss, guards = step(state.value["statistics"], shard)
         slower = jnp.exp(known["brake"] / nodes) * (1 + jnp.minimum(damping * age, LONGEST))
+        slower = slower * (1 + fade * (relayed["clock"] - 2).astype(age.dtype))
         own = {
             "steps": own["steps"] + change / slower,
             "rows": own["rows"],
