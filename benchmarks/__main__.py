@@ -11,7 +11,17 @@ import jax
 import peerwise
 from benchmarks.tools import console
 
-NAMES = ("crc_speed", "scaling", "aggregation", "ragged", "compile", "releases", "neural", "peers")
+NAMES = (
+    "crc_speed",
+    "relay_speed",
+    "scaling",
+    "aggregation",
+    "ragged",
+    "compile",
+    "releases",
+    "neural",
+    "peers",
+)
 
 
 def header() -> str:

@@ -19,6 +19,7 @@ __all__ = ["PATIENCE", "begin", "delay", "listened", "renewed", "said", "total"]
 
 # Rounds of silence after which a link counts as gone: with 30 % loss that is by chance once in 1e8.
 PATIENCE = 16
+UNROLLED = 16  # slots added without a loop, which is faster up to about this many
 FAR = 2**30  # more steps than any way has
 
 Relay = dict[str, Any]
@@ -73,16 +74,9 @@ def listened(relay: Relay, inbox: Inbox) -> Relay:
     now, parts = relay["clock"], inbox.part
     relay = {**relay, **_placed(relay, parts)}
     near = jax.vmap(lambda part: _near(relay, part, now))(parts)
-    kept = jax.tree.map(
-        lambda a: jnp.where(near.reshape(-1, *[1] * (a.ndim - 1)), a, 0), parts["sum"]
+    others, rest = _unzipped(
+        jax.tree.map(lambda part: _summed(near, part), parts["sum"]), relay["own"]
     )
-
-    def put(so_far: tuple[Tree, Tree], one: Tree) -> tuple[tuple[Tree, Tree], None]:
-        both = jax.tree.map(_plus, *so_far, one)
-        return _unzipped(both, one), None
-
-    zero = jax.tree.map(jnp.zeros_like, relay["own"])
-    (others, rest), _ = jax.lax.scan(put, (zero, zero), kept)
     nodes = 1 + jnp.where(near, parts["nodes"], 0).sum()
     ages = jnp.where(near, jax.vmap(lambda part: _aged(part, now))(parts), 0).sum()
     heard = {"others": others, "rest": rest, "nodes": nodes, "ages": ages}
@@ -113,6 +107,20 @@ def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
     whole = a + b
     of_b = whole - a
     return whole, rest + ((a - (whole - of_b)) + (b - of_b))
+
+
+def _summed(near: Array, parts: Array) -> tuple[Array, Array]:
+    """The parts [k, ...] that are `near`, as a number and what its rounding left out."""
+
+    def put(k: Any, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
+        return _plus(*so_far, jnp.where(near[k], parts[k], 0))
+
+    zero = jnp.zeros_like(parts[0]), jnp.zeros_like(parts[0])
+    if parts.shape[0] > UNROLLED:
+        return jax.lax.fori_loop(0, parts.shape[0], put, zero)
+    for k in range(parts.shape[0]):
+        zero = put(k, zero)
+    return zero
 
 
 def _once(pair: tuple[Array, Array]) -> Array:
