@@ -56,6 +56,15 @@ def test_cumulative_counters_reach_the_exact_pooled_statistics():
     assert apart[2] < 1e-6
 
 
+def test_relayed_sums_are_the_pooled_statistics_in_far_fewer_rounds():
+    """To rounding after 60 rounds, 30 % of whose messages are lost; and not at once."""
+    method = gossip_nb(MODEL, counter="relay")
+    early, late = (far(run64(method, SHARDS, TREE, rounds)) for rounds in (4, 60))
+    print(f"relayed after 4 and 60 rounds: {early:.1e} {late:.1e}")
+    assert early > 1e-2
+    assert late < 1e-12
+
+
 def test_plain_push_sum_loses_its_mass_and_the_mean_with_it():
     """Half of what a node has is lost with a message: .85 of all mass is left a round.
 

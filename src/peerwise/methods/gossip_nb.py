@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
 from peerwise.errors import BadSetting, UnknownName
+from peerwise.methods import relaying
 from peerwise.models.family import Model, log_posterior, statistics
 from peerwise.privacy.budget import Queries, check_epsilon, scales, split
 from peerwise.privacy.mechanism import laplace
@@ -152,7 +153,7 @@ def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
 
 
 # How Gossip naive Bayes counts what an estimate has seen.
-COUNTERS = ("printed", "total", "walk", "unnormalised", "push_sum", "cumulative")
+COUNTERS = ("printed", "total", "walk", "unnormalised", "push_sum", "cumulative", "relay")
 
 
 def gossip_nb(
@@ -170,7 +171,9 @@ def gossip_nb(
     (equation 25: numbers grow until they overflow); "push_sum" (Kempe, Dobra and Gehrke 2003:
     half of sum and weight goes to the peer; exact without loss, for `topology.pushes`);
     "cumulative" (push-sum on a fixed graph of at most `degree` neighbours whose messages carry
-    all that was ever given: a lost one only delays). Other options are those of `release`.
+    all that was ever given: a lost one only delays); "relay" (the sum itself along a tree that
+    neighbours agree upon: exact after a few diameters, `relaying`; not the paper's). Other options
+    are those of `release`.
     """
     if counter not in COUNTERS:
         raise UnknownName("counter", counter, COUNTERS)
@@ -181,6 +184,8 @@ def gossip_nb(
         return _push_sum(model, draw)
     if counter == "cumulative":
         return _cumulative(model, draw, int(degree or 0))
+    if counter == "relay":
+        return _relayed(model, draw)
     return _gossip(model, draw, counter)
 
 
@@ -282,6 +287,26 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
         return state._replace(value={**value, **left, "given": given})
 
     return Method(init, message, Slots(rule), adapt, _predict(model), reply)
+
+
+@cache
+def _relayed(model: Model, draw: Release) -> Method:
+    def init(key: Array, shard: Shard) -> State:
+        own, told = draw(key, shard)
+        relay = relaying.begin(jax.random.fold_in(key, 1), own)
+        return State({"estimate": own, "count": relay["nodes"], "relay": relay}, told)
+
+    def message(key: Array, state: State) -> Message:
+        return Message(jnp.zeros_like(state.value["count"]), {})
+
+    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
+        return relaying.said(state.value["relay"], heard.part)
+
+    def rule(value: dict[str, Tree], inbox: Inbox) -> dict[str, Tree]:
+        relay = relaying.listened(value["relay"], inbox)
+        return {"estimate": relaying.total(relay), "count": relay["nodes"], "relay": relay}
+
+    return Method(init, message, Slots(rule), _stay, _predict(model), reply)
 
 
 def _rounded(product: Array) -> Array:
