@@ -10,6 +10,7 @@ import math
 from functools import cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
@@ -61,7 +62,7 @@ def relay(
         rows = known["rows"] / nodes
         # a network without rows starts somewhere too
         start = model.uniform(jnp.where(rows > 0, rows, 1) / lr, known["steps"].dtype)
-        return moved(start, known["steps"] / nodes)
+        return moved(jax.tree.map(_rounded, start), _rounded(known["steps"] / nodes))
 
     def init(key: Array, shard: Shard) -> State:
         zero = jnp.zeros((), shard.x.dtype)
@@ -98,7 +99,7 @@ def relay(
         slower = jnp.exp(known["brake"] / nodes) * (1 + jnp.minimum(damping * age, LONGEST))
         slower = slower * (1 + fade * (relayed["clock"] - 2).astype(age.dtype))
         own = {
-            "steps": own["steps"] + change / slower,
+            "steps": own["steps"] + _rounded(change / slower),
             "rows": own["rows"],
             "loss": loss,
             "age": relaying.delay(relayed),
@@ -113,6 +114,11 @@ def relay(
         return log_posterior(model, value["statistics"], x)
 
     return Method(init, message, Slots(rule), adapt, predict, reply)
+
+
+def _rounded(term: Array) -> Array:
+    """The term, rounded: a compiler may not make one rounding (FMA) of it and of the sum."""
+    return jnp.where(term == term, term, jnp.nan)
 
 
 def _pushed(known: Tree, age: Array, nodes: Array, memory: Any) -> tuple[Array, Array]:

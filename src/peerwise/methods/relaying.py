@@ -84,7 +84,11 @@ def listened(relay: Relay, inbox: Inbox) -> Relay:
 
 
 def renewed(relay: Relay, own: Tree) -> Relay:
-    """A node whose own number is now another."""
+    """A node whose own number is now another: rounded, and not a product still to be added.
+
+    A compiler may make one rounding (FMA) of a product and a sum, and then what a sum left out is
+    not what was left out.
+    """
     return {**relay, "own": own}
 
 
@@ -101,9 +105,6 @@ def delay(relay: Relay) -> Array:
 
 def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
     """a + rest + b as a number and what its rounding left out."""
-    # The choice changes nothing. A compiler may otherwise make one rounding (FMA) of a product
-    # that b may be and of the sum, and then what is left out is not what was left out.
-    b = jnp.where(b == b, b, jnp.nan)
     whole = a + b
     of_b = whole - a
     return whole, rest + ((a - (whole - of_b)) + (b - of_b))
