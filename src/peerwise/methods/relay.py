@@ -21,7 +21,7 @@ from peerwise.update.calibrate import correction
 
 __all__ = ["relay"]
 
-# One setting for all data, found on four of the data folder's sets: see docs/relay.md.
+# One setting for all data; docs/relay.md says how it was chosen and what it gives.
 LONGEST = 1.5  # what delay takes from a step, at most: that of a chain of any length is 1 / 2.5
 RISE = 0.01  # by so much must the loss be above its usual to count as rising
 BRAKE = 0.5  # how much smaller (as a log) steps become in the mean delay while the loss rises
