@@ -144,7 +144,8 @@ class Daemon:
                 await self._server.stop()
             for link in self._links.values():
                 await link.close()
-            await self._in_disk(self._write_acknowledged)
+            with suppress(PeerwiseError):  # a receipt that is not written down comes again
+                await self._in_disk(self._write_acknowledged)
             self._mind.shutdown()
             self._disk.shutdown()
             log.info("down", extra={"facts": self._where()})
@@ -246,7 +247,7 @@ class Daemon:
         with self.store.transaction():
             self.plan.pay(phase, self.store.ledger)
             self._write_acknowledged_inside()
-            newest = self.charter.rounds.mode != "wait"
+            newest = self.charter.rounds.mode != "wait" and self.plan.learns(phase)
             self.store.advance(place, pack_tree(memory), bodies, done, lag + 1, newest)
         self.memory, self.place, self._queue = memory, place, bodies
         if self.store.ledger is not None:
