@@ -20,29 +20,43 @@ class Relay:
     def __init__(self, port, to):
         self.port, self._to, self.cut = port, to, False
         self._open: set[asyncio.StreamWriter] = set()
+        self._meetings: set[asyncio.Task] = set()
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._meet, "127.0.0.1", self.port)
         return self
 
     async def __aexit__(self, *_):
-        self.break_off()
         self._server.close()
-        await asyncio.sleep(0.2)  # what was closed goes in its own time
+        self.cut = True
+        self.break_off()
+        await asyncio.gather(*self._meetings)
 
     def break_off(self):
         for writer in self._open:
             writer.close()
-        self._open.clear()
 
     async def _meet(self, reader, writer):
-        if self.cut:
-            writer.close()
-            return
+        self._meetings.add(asyncio.current_task())
         with contextlib.suppress(OSError):
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
-            self._open |= {writer, back}
-            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+            async with self._kept(writer):
+                if self.cut:
+                    return
+                there, back = await asyncio.open_connection("127.0.0.1", self._to)
+                async with self._kept(back):
+                    if not self.cut:  # since
+                        await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+
+    @contextlib.asynccontextmanager
+    async def _kept(self, writer):
+        """Closed in the end, however it comes."""
+        self._open.add(writer)
+        try:
+            yield
+        finally:
+            self._open.discard(writer)
+            writer.close()
+            await writer.wait_closed()
 
     async def _pass(self, reader, writer):
         with contextlib.suppress(OSError):
