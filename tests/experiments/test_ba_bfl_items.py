@@ -133,6 +133,47 @@ def test_claims_do_not_hold_where_they_say_otherwise():
     assert held == dict.fromkeys(["alike", "calibrated", "layers", "cost", "fairness"], False)
 
 
+def test_longer_runs_have_claims_of_their_own():
+    """The same claims, of other numbers: neither item's runs pass for the other's."""
+    better = {"ece": 0.05, "nll": 0.5, "worst": 0.9}
+    table = everything(lambda n, rule: {} if n == 0 else {"ece": 0.3, "nll": 3.0, "worst": 0.5})
+    tasks = ba_bfl.ITEMS["longer"].tasks(["cifar10"], False, None)
+    layers = {name: int(name.split()[1]) for name in tasks}
+    longer = {
+        name: run(ece=0.2 - 0.05 * n, nll=2 - 0.2 * n, worst=0.3 + 0.1 * n)
+        for name, n in layers.items()
+    }
+    records = [
+        r for item in ("table-1", "figure-3", "figure-5") for r in ba_bfl.ITEMS[item].records(table)
+    ]
+    records += ba_bfl.ITEMS["longer"].records(longer)
+    # as good as can be, so that a leak would show
+    records += ba_bfl.ITEMS["init"].records({"cifar10 3 rkl": run(**better)})
+    found = {c.name: c for c in claims(records)}
+    assert {name: c.held for name, c in found.items()} == {
+        "cifar10 alike": True,
+        **dict.fromkeys(["cifar10 calibrated", "cifar10 layers", "cifar10 fairness"], False),
+        **{f"cifar10 {c}, longer": True for c in ("calibrated", "layers", "fairness")},
+    }
+    assert "n=3 0.300; NLL" in found["cifar10 calibrated"].ours
+    assert "n=3 0.050; NLL" in found["cifar10 calibrated, longer"].ours
+    assert "50 rounds of 10 epochs" in found["cifar10 layers, longer"].claim
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_longer_is_five_times_as_much_training(quick):
+    def epochs(item):
+        tasks = ba_bfl.ITEMS[item].tasks(SETS, quick, None).values()
+        (one,) = {t.arguments["rounds"] * t.arguments["epochs"] for t in tasks}
+        return one
+
+    assert epochs("longer") == 5 * epochs("table-1")
+    tasks = ba_bfl.ITEMS["longer"].tasks(SETS, quick, None)
+    assert {t.arguments["replicas"] for t in tasks.values()} == {1}
+    # FedAvg and one to three layers: of one set and rule, or of all sets and two rules
+    assert len(tasks) == (4 if quick else 3 * 7)
+
+
 def test_a_claim_that_was_not_measured_is_left_out():
     done = {k: v for k, v in everything().items() if " 3 " not in k}
     assert verdicts(done) == {}
