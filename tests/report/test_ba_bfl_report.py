@@ -50,7 +50,7 @@ def test_everything_is_shown_and_drawn(folder):
     drawn = paper.show(folder, console)
     told = console.export_text()
     assert {p.name for p in drawn} == {
-        *(f"figure-{i}.png" for i in range(1, 6)), "table-1.png", "graph.png",
+        *(f"figure-{i}.png" for i in range(1, 6)), "table-1.png", "graph.png", "longer.png",
     }  # fmt: skip
     for words in ("RKLB", "SVHN (a subset)", "1 of 48 runs are missing", "the paper's start",
                   "random, .3, 0.3, WB", "AUROC"):  # fmt: skip
@@ -70,7 +70,29 @@ def test_items_are_pages_too(folder):
     assert "1 of 12 runs" not in whole  # rounds are timed by runs of their own
 
 
-@pytest.mark.parametrize(("replicas", "words"), [(1, "no bars"), (2, "between the two"), (3, "95")])
+def test_panels_of_a_set_are_in_one_column():
+    """Strange images belong to one set: its panel must not shift those of the others."""
+    made = [
+        ba_bfl._record("table-1", name, metric, [0.5], layers=1, rule="rkl")
+        for name, metrics in {
+            "fashion_mnist": ("nll", "ood", "brier"),
+            "cifar10": ("nll", "brier"),
+        }.items()
+        for metric in metrics
+    ]
+    figure = DRAW["table-1"](made)
+    shown = [a for a in figure.axes if a.get_visible()]
+    place = {}
+    for axis in shown:
+        place.setdefault(axis.get_title(), set()).add(axis.get_subplotspec().colspan.start)
+    assert place == {"Fashion-MNIST": {0}, "CIFAR-10": {1}}
+    assert len(shown) == 5
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "words"), [(1, "no bars"), (2, "from one to the other"), (3, "95")]
+)
 def test_figures_say_what_bars_are(replicas, words):
     values = np.linspace(0.2, 0.4, replicas)
     made = [ba_bfl._record("figure-3", "cifar10", "nll", values, layers=1, rule="rkl")]

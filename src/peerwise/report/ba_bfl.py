@@ -76,9 +76,10 @@ def _splits(records: Sequence[Record]) -> list[Grid]:
 
 def _runs(records: Sequence[Record]) -> list[Grid]:
     """A table for each data set: a row for each number of layers and rule."""
-    measures = list(dict.fromkeys(r.metric for r in records))
     grids = []
     for name in dict.fromkeys(r.dataset for r in records):
+        # not all sets have strange images of their shape beside them
+        measures = list(dict.fromkeys(r.metric for r in records if r.dataset == name))
         cells: dict[tuple[int, str], dict[str, Record]] = {}
         for r in records:
             if r.dataset == name:

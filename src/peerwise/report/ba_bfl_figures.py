@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from peerwise.experiments.ba_bfl import TOY
 from peerwise.experiments.results import Record
-from peerwise.report.axes import legend_below, plain_numbers
+from peerwise.report.axes import legend_below
 from peerwise.report.figures import panels
 from peerwise.report.task_items import half_width
 
@@ -60,8 +60,8 @@ MEASURES = {
     "seconds_a_round": "seconds a round",
     "local_mean": "local models: mean accuracy",
     "local_worst": "local models: worst 10 %",
-    "own_mean": "merged on own rows: mean",
-    "own_worst": "merged on own rows: worst 10 %",
+    "own_mean": "merged, own rows: mean",
+    "own_worst": "merged, own rows: worst 10 %",
 }
 COLOURS = {
     "fedavg": "#111111",
@@ -125,16 +125,28 @@ def _bars(records: Sequence[Record]) -> str:
     many = max(r.reps for r in records)
     if many == 1:
         return "one replica: no bars"
-    bars = "between the two" if many == 2 else "95 % interval"
+    bars = "from one to the other" if many == 2 else "95 % interval"
     return f"points: mean of {many} replicas; bars: {bars}"
 
 
-def _by_layers(records: Sequence[Record]) -> Figure:
+def _grid(records: Sequence[Record]) -> tuple[Figure, dict[tuple[str, str], Any]]:
+    """A panel for each data set (columns) and measure (rows); of one set, measures as they fit."""
+    measures = list(dict.fromkeys(r.metric for r in records))
+    sets = list(dict.fromkeys(r.dataset for r in records))
+    places = [(dataset, metric) for metric in measures for dataset in sets]
+    beside = len(sets) if len(sets) > 1 else 2 if len(measures) in (2, 4) else 3
+    figure, axes = panels(len(places), width=4.0, height=3.0, most=beside, layout="constrained")
+    axis_of = dict(zip(places, axes, strict=False))
+    measured = {(r.dataset, r.metric) for r in records}
+    for place in [p for p in places if p not in measured]:
+        axis_of.pop(place).set_visible(False)
+    return figure, axis_of
+
+
+def _by_layers(records: Sequence[Record], title: str = "") -> Figure:
     """A measure against the number of Bayesian layers, a panel for each set and measure."""
-    places = list(dict.fromkeys((r.dataset, r.metric) for r in records))
-    even = 2 if len(dict.fromkeys(r.metric for r in records)) in (2, 4) else 3
-    figure, axes = panels(len(places), width=4.0, height=3.3, most=even, layout="constrained")
-    for axis, (dataset, metric) in zip(axes, places, strict=False):
+    figure, axis_of = _grid(records)
+    for (dataset, metric), axis in axis_of.items():
         mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
         for rule in dict.fromkeys(r.setting["rule"] for r in mine):
             points = sorted(
@@ -150,10 +162,22 @@ def _by_layers(records: Sequence[Record]) -> Figure:
         axis.set_ylabel(MEASURES[metric])
         axis.set_title(SETS[dataset], fontsize=10)
         axis.grid(alpha=0.25)
+        if metric == "seconds_a_round":
+            # a cost: how many times as much is what matters
+            axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
     legend_below(figure)
-    if records[0].item != "figure-4":  # of times there are no replicas
-        figure.suptitle(_bars(records).capitalize(), fontsize=11)
+    figure.suptitle(title or _bars(records).capitalize(), fontsize=11)
     return figure
+
+
+def _paces(records: Sequence[Record]) -> Figure:
+    return _by_layers(records, "Seconds of a round, median of three times")
+
+
+def _longer(records: Sequence[Record]) -> Figure:
+    """What the claims are about; the table has the rest."""
+    shown = [r for r in records if r.metric in ("accuracy", "ece_fine", "nll")]
+    return _by_layers(shown, f"Five times as much training as in table 1; {_bars(shown)}")
 
 
 def _graphs(records: Sequence[Record]) -> Figure:
@@ -164,7 +188,7 @@ def _graphs(records: Sequence[Record]) -> Figure:
         (g, q) for q in (1.0, 0.3) for g in GRAPHS
         if any((r.setting["graph"], r.setting["q"]) == (g, q) for r in records)
     ]  # fmt: skip
-    names = [GRAPHS[g] + ("" if q == 1 else f"\nq = {q:g}") for g, q in places]
+    names = [GRAPHS[g].replace(", ", "\n") + ("" if q == 1 else f"\nq = {q:g}") for g, q in places]
     for axis, metric in zip(axes, measures, strict=False):
         for variant in dict.fromkeys(r.setting["variant"] for r in records):
             found = {
@@ -182,12 +206,10 @@ def _graphs(records: Sequence[Record]) -> Figure:
         axis.set_xticks(range(len(places)), names, fontsize=8)
         axis.set_ylabel(MEASURES[metric])
         axis.grid(alpha=0.25)
-        if metric == "nll":
-            axis.set_yscale("log")
-            plain_numbers(axis.yaxis)
     legend_below(figure)
     figure.suptitle(
-        f"Fashion-MNIST, 10 nodes: models merged with the neighbours'; {_bars(records)}",
+        f"Fashion-MNIST, 10 nodes: models merged with the neighbours'; {_bars(records)}\n"
+        "random, .3: each link there with probability .3; q: share of messages that arrive",
         fontsize=11,
     )
     return figure
@@ -198,7 +220,8 @@ DRAW: dict[str, Callable[[Sequence[Record]], Figure]] = {
     "figure-1": _toy,
     "table-1": _by_layers,
     "figure-3": _by_layers,
-    "figure-4": _by_layers,
+    "figure-4": _paces,
     "figure-5": _by_layers,
+    "longer": _longer,
     "graph": _graphs,
 }
