@@ -189,7 +189,8 @@ class Method(NamedTuple):
     `reply`, where a method has one, is what a node says to one neighbour alone; it is given the
     slot of that neighbour in the node's inbox of the round before (an `Inbox` without axis k).
     With `take`, a node needs no more of the replies than their sum by link weight, and gets it
-    after `combine`; without, the newest of each neighbour lies in its inbox as `part`.
+    after `combine`; without, the newest of each neighbour lies in its inbox as `part`, or what
+    `believe` makes of it and of the one that lay there (zeros at first).
     `init`, `adapt` and `reply` may be `Batched`.
     """
 
@@ -200,6 +201,7 @@ class Method(NamedTuple):
     predict: Callable[[Array, Tree, Array], Array]  # key, value, x[m, d] -> log p(y|x) [m, c]
     reply: Callable[[State, Shard, Inbox], Tree] | None = None  # state, shard, heard -> part
     take: Callable[[State, Tree], State] | None = None  # state, sum of weight x part -> state
+    believe: Callable[[Tree, Tree], Tree] | None = None  # part before, part new -> part kept
 
 
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:

@@ -1,6 +1,6 @@
 """What one node has heard and says to each neighbour, message by message: for `walk` and peers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -107,10 +107,12 @@ def deliver(
     sent: dict[int, Message],
     blank: Tree,
     t: int,
+    believe: Callable[[Tree, Tree], Tree] | None = None,
 ) -> Inbox:
     """Put the parts addressed to a node into its inbox; one that does not arrive leaves the old.
 
-    `senders` are by slot, -1 = empty; `to_me` and `sent` hold what those that arrived said.
+    `senders` are by slot, -1 = empty; `to_me` and `sent` hold what those that arrived said;
+    `believe` is the method's.
     """
     weight, age, parts = np.array(inbox.weight), [], []
     for k, j in enumerate(senders):
@@ -122,7 +124,8 @@ def deliver(
         slot.message, slot.weight, slot.age = None, 0.0, -1
         weight[k] *= j in to_me and finite(to_me[j])
         if weight[k] > 0:
-            slot.part, slot.sent = to_me[j], t
+            slot.part = to_me[j] if believe is None else believe(slot.part, to_me[j])
+            slot.sent = t
             slot.message, slot.weight, slot.age = sent[j], float(weight[k]), 0
         age.append(t - slot.sent if slot.sent >= 0 else -1)
         parts.append(slot.part)

@@ -101,7 +101,7 @@ def walk(
                     to_me = {j: said[j][i] for j in slots[i]}
                     senders = [int(src[link]) if link >= 0 else -1 for link in box]
                     now = dict(enumerate(sent[t]))
-                    inbox = deliver(inbox, senders, slots[i], to_me, now, blank, t)
+                    inbox = deliver(inbox, senders, slots[i], to_me, now, blank, t, method.believe)
                 values.append(combine(states[i].value, sent[t][i].note, inbox))
                 told.append((inbox.part, inbox.weight))
             states = [State(value, s.memory) for value, s in zip(values, states, strict=True)]

@@ -13,8 +13,9 @@ from peerwise.errors import BadSetting
 from peerwise.experiments.job import run
 from peerwise.experiments.setting import Setting
 from peerwise.methods import crc, rc, relay
-from peerwise.methods.relay import RELEASE, _pushed
+from peerwise.methods.relay import RELEASE, _pushed, _warmth
 from peerwise.models import lda, naive_bayes, qda
+from peerwise.models.family import statistics
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 from peerwise.update.calibrate import correction
@@ -52,8 +53,30 @@ def learnt(method, graph, rounds, shards=SKEWED, **options):
 
 @pytest.mark.parametrize("rounds", [1, 7])
 def test_one_node_alone_is_rc(rounds):
-    got = learnt(relay(MODEL, lr=0.1), topologies.alone(1), rounds, POOLED)[0]
+    got = learnt(relay(MODEL, lr=0.1, warm=0, fade=0), topologies.alone(1), rounds, POOLED)[0]
     np.testing.assert_allclose(got, central(rounds, 0.1), rtol=1e-9, atol=1e-9)
+
+
+def test_all_start_from_a_mix_of_uniform_and_the_maximum_likelihood_of_all_rows():
+    """Steps so small that nothing but the start is seen, once it has passed the whole tree."""
+    with jax.enable_x64(True):
+        pooled_rows = [jnp.asarray(a) for a in POOLED.of(0)]
+        likely = np.asarray(statistics(MODEL, *pooled_rows)) / NODES / 0.1
+        even = np.asarray(MODEL.uniform(EACH / 0.1, jnp.float64))
+    got = learnt(relay(MODEL, lr=0.1, warm=0.3, fade=1e12), TREE, 20)
+    alone = learnt(relay(MODEL, lr=0.1, warm=0.0, fade=1e12), TREE, 20)
+    first_step = (alone - even)[0]  # that of round 1, which no fade can shrink
+    for s in got:
+        mixed = 0.7 * even + 0.3 * likely
+        assert np.abs(s - mixed).max() < 1.5 * np.abs(first_step).max() + 1e-6
+    np.testing.assert_allclose(got, np.broadcast_to(got[0], got.shape), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("features", "share"), [(1, 0.5), (4, 0.5), (100, 0.1)])
+def test_the_more_features_the_less_of_the_start_is_likelihood(features, share):
+    model = naive_bayes((0,) * features, 2)
+    assert _warmth(model, None) == pytest.approx(share)
+    assert _warmth(model, 10.0) == 0  # a clipped sum would take long to arrive
 
 
 def steps_at(s, shards):
@@ -67,7 +90,7 @@ def steps_at(s, shards):
 def test_two_nodes_by_hand():
     """They are told apart in round 1; the child speaks as one in round 2, the root in round 3."""
     two = pack(X, Y, np.split(np.arange(len(Y)), 2))
-    method = relay(MODEL, lr=0.1, damping=0, brake=0)
+    method = relay(MODEL, lr=0.1, warm=0, brake=0, fade=0)
     chain = topologies.chain(2)
     names = np.asarray(run64(method, two, chain, 1).state.value["relay"]["name"])
     root, child = int(names.argmin()), int(names.argmax())
@@ -100,7 +123,11 @@ def test_skewed_nodes_stand_near_rc_by_the_size_of_steps_and_crc_does_not():
     theirs = off(np.asarray(run64(crc(MODEL, m0=EACH / 0.1), SKEWED, TREE, rounds).state.value))
     large, small, fading = (
         off(learnt(relay(MODEL, **given), TREE, rounds))
-        for given in ({"lr": 0.1}, {"lr": 0.02}, {"lr": 0.1, "fade": 0.02})
+        for given in (
+            {"lr": 0.1, "warm": 0, "fade": 0},
+            {"lr": 0.02, "warm": 0, "fade": 0},
+            {"lr": 0.1, "warm": 0, "fade": 0.02},
+        )
     )
     print(f"off RC: crc {theirs:.2f}, relay {large:.2f}, lr / 5 {small:.2f}, fading {fading:.2f}")
     assert large < theirs / 5
@@ -126,8 +153,7 @@ def test_a_message_is_crcs_and_a_constant():
             simulate(m, shards, topologies.chain(2), 1).message_bytes
             for m in (relay(model), crc(model, m0=10.0))
         ]
-        shared = 4 * model.shared  # what classes share never moves and is not sent
-        more.add(sizes[0] - sizes[1] + shared)
+        more.add(sizes[0] - sizes[1])
     assert more == {48}  # twelve numbers: the tree, the counts, ages, loss and brake
 
 
@@ -144,14 +170,17 @@ def test_the_loss_brakes_only_when_it_rises():
     assert usual == pytest.approx(1.9)
 
 
-@pytest.mark.parametrize("given", [{"lr": 0}, {"damping": -1}, {"brake": -1}, {"fade": -1}])
+@pytest.mark.parametrize(
+    "given",
+    [{"lr": 0}, {"warm": -0.1}, {"warm": 1}, {"brake": -1}, {"fade": -1}, {"clip": 0}],
+)
 def test_impossible_settings_are_refused(given):
     with pytest.raises(BadSetting, match=next(iter(given))):
         relay(MODEL, **given)
 
 
 def test_other_options_than_its_own_are_refused():
-    with pytest.raises(BadSetting, match="damping, brake and fade"):
+    with pytest.raises(BadSetting, match="brake, clip, fade, warm"):
         run(Setting(method="relay", method_options={"alpha": 0.3}, nodes=3, rows=20))
 
 

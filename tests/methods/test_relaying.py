@@ -222,3 +222,56 @@ def test_all_runtimes_agree():
 def test_a_single_node_sums_itself(runtime):
     run = runtime(METHOD, one_row_each(POWERS[:1]), topologies.alone(1), 3, channel=perfect())
     np.testing.assert_array_equal(total_of(run), POWERS[:1])
+
+
+# --- liars, and what clipping leaves them
+
+
+def with_liar(method, liar_name, lie):
+    def reply(state, shard, heard):
+        told = method.reply(state, shard, heard)
+        false = {**told["sum"], "x": told["sum"]["x"] + lie}
+        lies = told["name"] == liar_name
+        honest = told["sum"]
+        return {**told, "sum": jax.tree.map(lambda a, b: jnp.where(lies, a, b), false, honest)}
+
+    return method._replace(reply=reply)
+
+
+@pytest.mark.parametrize("rounds", [10, 40])
+def test_a_clipped_liar_moves_the_sum_by_at_most_so_much_a_round(rounds):
+    """Each of its links by `most` in every round, whatever it says; without, by all it says."""
+    tree, most = topologies.random_tree(N, seed=4), 3.0
+    clipped = METHOD._replace(believe=relaying.believing("x", most))
+    src = np.asarray(tree(jax.random.key(0), 0).src)
+    liar = int(np.bincount(src).argmin())  # a leaf: one link
+    names = np.asarray(simulate(METHOD, SHARDS, tree, 1).state.value["name"])
+    others = np.arange(N) != liar
+
+    def sums(method):
+        lied = with_liar(method, names[liar], 1e6)
+        return total_of(simulate(lied, SHARDS, tree, rounds))[others]
+
+    # an honest sum may lag behind below, the liar's may be above by what it was let move
+    assert (sums(clipped) <= ALL + most * rounds).all()
+    if rounds == 40:
+        assert (sums(METHOD) > 1e6).all()
+
+
+def test_clipped_sums_of_honest_nodes_arrive_in_the_end():
+    tree = topologies.random_tree(N, seed=4)
+    clipped = METHOD._replace(believe=relaying.believing("x", ALL / 4))
+    slow = total_of(simulate(clipped, SHARDS, tree, 2 * N))
+    late = total_of(simulate(clipped, SHARDS, tree, 60))
+    np.testing.assert_array_equal(late, np.full((N, 1), ALL))
+    assert (slow <= ALL).all()
+
+
+def test_no_count_is_believed_that_is_negative():
+    believe = relaying.believing("x", 1.0)
+    part = {"sum": {"x": jnp.zeros(2), "rows": jnp.zeros(())}, "nodes": jnp.ones(())}
+    part |= {"ages": jnp.zeros(())}
+    lie = {"sum": {"x": jnp.array([5.0, -0.5]), "rows": jnp.array(-3.0)}, "nodes": jnp.array(-9.0)}
+    kept = believe(part, lie | {"ages": jnp.array(-1.0)})
+    np.testing.assert_array_equal(kept["sum"]["x"], [1.0, -0.5])
+    assert (kept["sum"]["rows"], kept["nodes"], kept["ages"]) == (0, 0, 0)

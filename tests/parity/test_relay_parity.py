@@ -41,12 +41,17 @@ MODELS = {
     "qda": qda(CARDINALITIES, CLASSES),
     "tan": tan(CARDINALITIES, CLASSES, parents=(-1, -1, -1, 1)),
 }
+METHODS = {
+    **{name: relay(model, lr=0.1) for name, model in MODELS.items()},
+    "clipped": relay(MODELS["naive_bayes"], lr=0.1, clip=2.0),
+}
 CASES = {
     "naive Bayes on a tree": ("naive_bayes", TREE, perfect(), "float32"),
     "naive Bayes on a lossy ring": ("naive_bayes", RING, erasure(0.7), "float64"),
     "lda on a lossy tree": ("lda", TREE, erasure(0.7), "float32"),
     "qda on a ring": ("qda", RING, perfect(), "float64"),
     "tan on a tree": ("tan", TREE, perfect(), "float32"),
+    "clipped naive Bayes on a lossy tree": ("clipped", TREE, erasure(0.7), "float32"),
 }
 
 
@@ -60,7 +65,7 @@ def test_all_runtimes_agree(name):
     model, graph, channel, precision = CASES[name]
     options = {"precision": precision, "seed": 5, "probe": look, "at": [1, 4, 7]}
     oracle, together, exact = (
-        run(relay(MODELS[model], lr=0.1), SHARDS, graph, ROUNDS, channel=channel, **options)
+        run(METHODS[model], SHARDS, graph, ROUNDS, channel=channel, **options)
         for run in (walk, simulate, partial(simulate, exact=True))
     )
     assert_equal_runs(exact, oracle)

@@ -27,6 +27,7 @@ from peerwise.update.losses import LOSSES
 __all__ = ["Outcome", "Split", "for_nets", "make_method", "make_net", "run", "split"]
 
 POOLED = ("rc", "ml", "pooled_net")  # methods that see all rows at once
+RELAY = {"warm", "brake", "fade", "clip"}  # options of its own
 SERVER = ("federated_nb", "fedavg")  # methods with a server
 
 
@@ -148,12 +149,12 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
     if s.method in NEURAL:
         return _neural(s, model)
     selecting = s.method == "crc" and s.weigh == "worst"
-    own = {"alpha"} if selecting else {"damping", "brake", "fade"} if s.method == "relay" else set()
+    own = {"alpha"} if selecting else RELAY if s.method == "relay" else set()
     if set(s.method_options) - own:
         raise BadSetting(
             "method_options are for neural methods, for a method of your own, named as "
             'module:function, for crc with weigh = "worst", which has alpha, and for relay, which '
-            "has damping, brake and fade"
+            f"has {', '.join(sorted(RELAY))}"
         )
     crc = {
         **s.method_options,
@@ -178,6 +179,7 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
         "gossip_nb": {**release, **gossip},
         "robust_nb": release,
         "relay": {"lr": s.lr, **s.method_options},
+        "gradient_tracking": {"lr": s.lr, "rows": rows, "nodes": s.nodes},
     }
     return make(model, **known[s.method])
 
@@ -243,7 +245,7 @@ def make_topology(setting: Setting, repetition: int) -> topology.Topology:
         made = draw(seed)
     else:
         made = topology.redrawn(draw, every=s.redraw, rounds=s.rounds, seed=seed)
-    return topology.metropolis(made) if s.weigh == "metropolis" else made
+    return topology.metropolis(made) if s.metropolis else made
 
 
 def make_channel(setting: Setting) -> Channel:
@@ -298,7 +300,7 @@ def run(setting: Setting) -> Outcome:
         return Outcome(np.array([0]), baseline(s.method, parts), 0, 0)
     central, silent = s.method in POOLED, s.method in (*POOLED, "isolated", "isolated_net")
     rounds = {"ml": 0, "federated_nb": 1}.get(s.method, s.rounds)
-    at = list(range(1, rounds + 1)) if s.record == "all" else [rounds] if rounds else []
+    at = _recorded(s, rounds)
     deal = pooled if central else pack
     shards = [deal(p.x, p.y, p.owned) for p in parts]
     if central:
@@ -343,6 +345,14 @@ def run(setting: Setting) -> Outcome:
         0 if silent else runs[0].message_bytes,
         0 if silent else runs[0].messages,
     )
+
+
+def _recorded(s: Setting, rounds: int) -> list[int]:
+    """The rounds at which errors are measured: the last is always among them."""
+    if not rounds or s.record == "last":
+        return [rounds] if rounds else []
+    every = 1 if s.record == "all" else int(s.record)
+    return sorted({*range(every, rounds + 1, every), rounds})
 
 
 def _count(run: Any) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -121,8 +121,8 @@ class Setting(BaseModel):
     repetitions: int = Field(5, ge=1, description="independent splits, graphs and seeds")
     seed: int = Field(0, ge=0, description="everything random follows from it")
     test_rows: int = Field(10_000, ge=1, description="at most so many test rows")
-    record: Literal["last", "all"] = Field(
-        "last", description="rounds at which errors are measured"
+    record: Literal["last", "all"] | Annotated[int, Field(ge=1)] = Field(
+        "last", description="when errors are measured: last, all, or every so many rounds"
     )
     metrics: tuple[str, ...] = Field((), description="more probes: see `peerwise list metrics`")
     precision: Literal["float32", "float64"] = Field("float32", description="of the arithmetic")
@@ -163,6 +163,11 @@ class Setting(BaseModel):
         central = "pooled_net" if self.method in NEURAL else "rc"
         update = {"method": central, "metrics": (), "method_options": {}}
         return self.model_copy(update=update).canonical()
+
+    @property
+    def metropolis(self) -> bool:
+        """Whether the method needs links with Metropolis weights."""
+        return self.weigh == "metropolis" or self.method == "gradient_tracking"
 
     @property
     def key(self) -> str:

@@ -16,6 +16,7 @@ from peerwise.methods.neural import (
 from peerwise.methods.private_crc import private_crc
 from peerwise.methods.relay import relay
 from peerwise.methods.robust_nb import robust_nb
+from peerwise.methods.tracking import gradient_tracking
 
 __all__ = [
     "average_cvar",
@@ -30,6 +31,7 @@ __all__ = [
     "fedavg",
     "federated_nb",
     "gossip_nb",
+    "gradient_tracking",
     "isolated",
     "isolated_net",
     "ml",

@@ -16,16 +16,16 @@ import jax.numpy as jnp
 from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
 from peerwise.errors import BadSetting
 from peerwise.methods import relaying
-from peerwise.models.family import Model, log_posterior, moved
+from peerwise.models.family import Model, log_posterior, moved, statistics
 from peerwise.update.calibrate import correction
 
 __all__ = ["relay"]
 
 # One setting for all data; docs/relay.md says how it was chosen and what it gives.
-LONGEST = 1.5  # what delay takes from a step, at most: that of a chain of any length is 1 / 2.5
 RISE = 0.01  # by so much must the loss be above its usual to count as rising
 BRAKE = 0.5  # how much smaller (as a log) steps become in the mean delay while the loss rises
 RELEASE = 0.5  # how fast they recover while it falls, in shares of that
+FADE = 0.003  # how steps become smaller: in round t they are divided by 1 + FADE t
 
 
 @cache
@@ -33,42 +33,56 @@ def relay(
     model: Model,
     *,
     lr: float = 0.05,
-    damping: float = 0.2,
+    warm: float | None = None,
     brake: float = BRAKE,
-    fade: float = 0.0,
+    fade: float = FADE,
+    clip: float | None = None,
 ) -> Method:
     """Relay: s = s0 + (sum over all nodes of their calibration steps) / n, as far as heard of.
 
-    s0 is uniform and worth m / lr rows, m the mean rows a node; m and n are relayed with the steps
-    and need not be known. What others answer d rounds later makes a loop that swings when steps are
-    large. They are divided by 1 + damping d (at most 2.5), d being the mean age of what nodes know,
-    and made smaller still while the mean log loss of all nodes rises (`brake`; 0: never). Both are
-    means over all nodes, relayed too: the steps of all must count alike, or nodes that differ would
+    s0 is worth m / lr rows, m the mean rows a node; m and n are relayed with the steps and need not
+    be known. The share `warm` of it is the maximum likelihood of all rows, relayed too, and the
+    rest uniform. By itself it is 1 / sqrt(features): features count as if each told something of
+    its own, so that the more there are the surer, and the more wrongly so, likelihood is.
+    What others answer d rounds later makes a loop that swings when steps are large: they are made
+    smaller while the mean log loss of all nodes rises (`brake`; 0: never). By how much is a mean
+    over all nodes, relayed as well: the steps of all must count alike, or nodes that differ would
     not balance where RC stands.
     Nodes that differ take steps for ever, which cancel in the sum and not in the delay: models
-    stand off RC's end by about lr x delay x the difference of steps. `fade` divides the steps of
-    round t by 1 + fade t, and that distance with them.
+    would stand off RC's end by about lr x delay x the difference of steps. `fade` divides the steps
+    of round t by 1 + fade t, and that distance with them.
+    `clip` bounds what a liar can do: a round moves no number of the sum that comes from a neighbour
+    by more. The maximum likelihood would take long to pass, so that `warm` is then 0.
     """
     if not lr > 0:
         raise BadSetting(f"lr must be greater than 0, got {lr}")
-    for name, given in (("damping", damping), ("brake", brake), ("fade", fade)):
+    for name, given in (("brake", brake), ("fade", fade)):
         if not given >= 0:
             raise BadSetting(f"{name} must be 0 or more, got {given}")
+    if warm is not None and not 0 <= warm < 1:
+        raise BadSetting(f"warm must be 0 or more and less than 1, got {warm}")
+    if clip is not None and not clip > 0:
+        raise BadSetting(f"clip must be greater than 0, got {clip}")
     step = correction(model)
+    share = _warmth(model, clip) if warm is None else warm
 
     def learnt(relayed: Tree) -> Tree:
         """The statistics that follow from what is known of all nodes' steps."""
         known, nodes = relaying.total(relayed), relayed["nodes"]
         rows = known["rows"] / nodes
         # a network without rows starts somewhere too
-        start = model.uniform(jnp.where(rows > 0, rows, 1) / lr, known["steps"].dtype)
-        return moved(jax.tree.map(_rounded, start), _rounded(known["steps"] / nodes))
+        start = model.uniform(jnp.where(rows > 0, rows, 1) / lr, rows.dtype)
+        return jax.tree.map(
+            lambda s0, sums: _rounded((1 - share) * s0) + _rounded(sums / nodes),
+            start,
+            known["steps"],
+        )
 
     def init(key: Array, shard: Shard) -> State:
         zero = jnp.zeros((), shard.x.dtype)
         rows = shard.weight.sum().astype(shard.x.dtype)
         own = {
-            "steps": jnp.zeros((model.classes, model.size), shard.x.dtype),
+            "steps": jax.tree.map(lambda a: a * (share / lr), statistics(model, *shard)),
             "rows": rows,
             "loss": rows * math.log(model.classes),  # all classes are as likely at first
             "age": zero,
@@ -96,10 +110,10 @@ def relay(
         age = known["age"] / nodes
         pushed, usual = _pushed(known, age, nodes, memory)
         change, loss, guards = step(state.value["statistics"], shard)
-        slower = jnp.exp(known["brake"] / nodes) * (1 + jnp.minimum(damping * age, LONGEST))
+        slower = jnp.exp(known["brake"] / nodes)
         slower = slower * (1 + fade * (relayed["clock"] - 2).astype(age.dtype))
         own = {
-            "steps": own["steps"] + _rounded(change / slower),
+            "steps": moved(own["steps"], _rounded(change / slower)),
             "rows": own["rows"],
             "loss": loss,
             "age": relaying.delay(relayed),
@@ -113,7 +127,13 @@ def relay(
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value["statistics"], x)
 
-    return Method(init, message, Slots(rule), adapt, predict, reply)
+    believe = None if clip is None else relaying.believing("steps", clip)
+    return Method(init, message, Slots(rule), adapt, predict, reply, believe=believe)
+
+
+def _warmth(model: Model, clip: float | None) -> float:
+    """The share of the start that is maximum likelihood where nobody says."""
+    return 0.0 if clip is not None else 1 / math.sqrt(max(len(model.cardinalities), 4))
 
 
 def _rounded(term: Array) -> Array:

@@ -8,6 +8,7 @@ the agreement alone. A tree that changes needs no bookkeeping: the sums are work
 round from what each node keeps, and are exact again once the tree has stood for its diameter.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Tree
 
-__all__ = ["PATIENCE", "begin", "delay", "listened", "renewed", "said", "total"]
+__all__ = ["PATIENCE", "begin", "believing", "delay", "listened", "renewed", "said", "total"]
 
 # Rounds of silence after which a link counts as gone: with 30 % loss that is by chance once in 1e8.
 PATIENCE = 16
@@ -81,6 +82,27 @@ def listened(relay: Relay, inbox: Inbox) -> Relay:
     ages = jnp.where(near, jax.vmap(lambda part: _aged(part, now))(parts), 0).sum()
     heard = {"others": others, "rest": rest, "nodes": nodes, "ages": ages}
     return {**relay, **heard, "clock": now + 1}
+
+
+def believing(name: str, most: float) -> Callable[[Tree, Tree], Tree]:
+    """part before, part new -> the part that is kept: no number of sum `name` moved by > `most`.
+
+    Whatever a neighbour says, the sum that it stands for moves by no more than that a round, and
+    counts are not negative. An honest sum that moves faster is followed later.
+    """
+
+    def followed(before: Array, new: Array) -> Array:
+        change = new - before
+        near = before + jnp.clip(change, -most, most)
+        return jnp.where(jnp.abs(change) > most, near, new)  # a sum reached is told to the bit
+
+    def believe(before: Tree, new: Tree) -> Tree:
+        kept = jax.tree.map(followed, before["sum"][name], new["sum"][name])
+        counts = {k: jnp.maximum(new[k], 0) for k in ("nodes", "ages")}
+        others = {k: jnp.maximum(v, 0) for k, v in new["sum"].items() if k != name}
+        return {**new, **counts, "sum": {**others, name: kept}}
+
+    return believe
 
 
 def renewed(relay: Relay, own: Tree) -> Relay:

@@ -158,7 +158,7 @@ class Charter(BaseModel):
         """The same as arrays: node i is the i-th name."""
         numbered = nx.relabel_nodes(self.graph(), {name: i for i, name in enumerate(self.names)})
         made = topology.from_graph(numbered)
-        return topology.metropolis(made) if self.setting().weigh == "metropolis" else made
+        return topology.metropolis(made) if self.setting().metropolis else made
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -152,6 +152,7 @@ class Node:
                     {j: letter.message for j, (letter, _) in heard.items()},
                     like.part,
                     t,
+                    self.method.believe,
                 )
                 mine = _plain(by_neighbour, like.message)
             state = memory.state

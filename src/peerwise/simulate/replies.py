@@ -88,6 +88,8 @@ def deliver(
     mine = jax.tree.map(lambda a: a[heard.src, back], out)  # [n, k, ...]
     weight = jnp.where(jax.vmap(all_finite)(mine), heard.weight, 0)
     came = weight > 0
+    if plan.method.believe is not None:
+        mine = jax.vmap(jax.vmap(plan.method.believe))(parts.part, mine)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(came.reshape(came.shape + (1,) * (new.ndim - 2)), new, old)
