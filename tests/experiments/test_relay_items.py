@@ -1,49 +1,88 @@
 """Items of relay beside CRC: what they run, and when they count as reached."""
 
+import numpy as np
 import pytest
 
 from peerwise.errors import UnknownName
-from peerwise.experiments import items, relay
-from peerwise.experiments.items import Dataset
+from peerwise.experiments import relay
+from peerwise.experiments.relay_runs import learn, lied_to
 from peerwise.experiments.reproduce import choose
 from peerwise.experiments.results import Record
+from peerwise.report.relay import markdown
 
-ADULT = Dataset("adult", "adult", rows=48842)
+SETS = ["adult", "letter"]
 
 
-@pytest.mark.parametrize("item", relay.ITEMS)
-def test_every_cell_is_measured_to_rc_of_64_rounds_on_the_same_rows(item):
-    default = relay.base(ADULT)
-    for column in relay.ITEMS[item].columns:
-        mine, reference = items._of(column, default), items._reference(column, default)
-        assert (reference.method, reference.rounds, reference.lr) == ("rc", 64, 0.05)
-        same = ("data", "partition", "nodes", "rows", "seed", "repetitions")
-        assert all(getattr(mine, k) == getattr(reference, k) for k in same)
-        assert mine.method == column.name.split()[0]
+@pytest.mark.parametrize("item", ["gaps", "rounds", "lossy"])
+def test_every_run_has_its_rc_on_the_same_rows(item):
+    tasks = relay.ITEMS[item].tasks(SETS, False, None)
+    for name, task in tasks.items():
+        dataset, _, way, method = name.split("|")
+        told, rc = task.arguments, tasks[f"{dataset}|-|{way}|rc"].arguments
+        assert rc["method"] == "rc"
+        same = ("data", "partition", "repetitions", "test_rows")
+        assert all(told[k] == rc[k] for k in same)
+        assert told["partition"] == relay.DEALT[way]
+        assert method in (*relay.METHODS, "rc")
 
 
 def test_items_are_found_by_name():
-    assert choose("relay/tree-256") == (relay.PAPER, ["tree-256"])
-    with pytest.raises(UnknownName, match="relay/tree-256"):
-        choose("relay/tree-25")
+    assert choose("relay/gaps") == (relay.PAPER, ["gaps"])
+    with pytest.raises(UnknownName, match="relay/gaps"):
+        choose("relay/gap")
 
 
-def found(item, column, value):
-    setting = {"method": column.split()[0], "column": column}
-    return Record(paper="relay", item=item, dataset="adult", setting=setting, metric="test_gap",
-                  value=value, std=0.0, reps=2)  # fmt: skip
+def arrays(early, late):
+    error = np.array([[early, late]])
+    return {"rounds": np.array([64, 256]), "error": error}
 
 
-def test_claims_by_hand():
-    records = [
-        found("tree-64", "crc iid", 0.01),
-        found("tree-64", "relay iid", 0.02),
-        found("tree-64", "crc p(y)", 0.3),
-        found("tree-64", "relay p(y)", 0.1),
-        found("tree-256", "crc p(y)", 0.1),
-        found("tree-256", "relay p(y)", 0.009),
-    ]
+DONE = {
+    "adult|-|iid|rc": arrays(0.2, 0.15),
+    "adult|tree|iid|crc": arrays(0.215, 0.2),
+    "adult|tree|iid|relay": arrays(0.22, 0.16),
+    "adult|-|p(y)|rc": arrays(0.2, 0.15),
+    "adult|tree|p(y)|crc": arrays(0.5, 0.3),
+    "adult|tree|p(y)|relay": arrays(0.3, 0.215),
+}
+
+
+def test_gaps_by_hand():
+    np.testing.assert_allclose(relay.gap_at(DONE, "adult|tree|iid|relay", 256), [-0.04])
+    same = relay.gap_at(DONE, "adult|tree|iid|relay", 256, same=True)
+    np.testing.assert_allclose(same, [0.01])
+    assert relay.gap_at(DONE, "letter|tree|iid|relay", 256).size == 0
+
+
+def test_claims_name_what_is_missed():
+    records = relay.ITEMS["gaps"].records(DONE)
     late, early = relay.claims(records)
-    assert (late.held, late.ours) == (True, "1 of 1")
-    assert (early.held, early.ours) == (False, "1 of 2; not: adult iid (tree-64)")
-    assert relay.claims(records[:4])[0].held is None
+    assert (late.held, late.ours) == (False, "1 of 2; not: adult p(y) tree (gaps) +0.015")
+    assert (early.held, early.ours) == (False, "1 of 2; not: adult iid tree (gaps) +0.005")
+    assert relay.claims([]) == []
+    # what a figure shows of the same runs is not counted again
+    assert relay.claims([r.model_copy(update={"item": "rounds"}) for r in records]) == []
+
+
+def test_tables_show_crc_beside_relay():
+    lines = markdown("gaps", relay.ITEMS["gaps"].records(DONE))
+    assert "| adult | .015 → .020 | .300 → .100 |" in lines
+    assert "| adult | .000 → -.040 | .100 → .015 |" in lines
+    assert any(line.startswith("| tree, iid | 9 (15) of 16 | 0 (1) of 1") for line in lines)
+
+
+def test_a_table_has_the_papers_number_where_it_has_one():
+    done = {k: v for k, v in DONE.items() if "iid" in k}
+    (crc, *_) = relay.ITEMS["nodes-320"].records(done)
+    assert isinstance(crc, Record)
+    assert crc.paper_value is not None
+
+
+def test_runs_give_errors_by_repetition_and_round():
+    told = {"nodes": 4, "rows": 20, "rounds": 4, "every": 2, "repetitions": 2, "test_rows": 50}
+    found = learn("digits", "relay", "iid", **told)
+    assert found["error"].shape == (2, 2)
+    assert list(found["rounds"]) == [2, 4]
+    lied = lied_to("digits", "iid", 1e4, None, **told)
+    assert lied["error"].shape == (2, 2)
+    assert lied["error"][:, -1].mean() > found["error"][:, -1].mean()

@@ -1,142 +1,260 @@
-"""Relay beside CRC: gaps to RC on trees and chains, however rows are dealt. No paper has these."""
+"""Relay beside CRC: gaps to RC however rows are dealt, over losses, among liars. No paper has it.
 
-from collections.abc import Iterable
+Gaps are to RC with a uniform start, lr .05 and 64 rounds on the same rows, the CRC paper's
+reference; a gap below 0 is better than that, as more rounds are for RC too.
+"""
+
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from peerwise import data
 from peerwise.errors import UnknownName
-from peerwise.experiments.items import Column, Dataset, Item, Paper
+from peerwise.experiments.crc_paper import SETS, TABLES
+from peerwise.experiments.items import CLOSE, Figure, TaskPaper
 from peerwise.experiments.results import Claim, Record
-from peerwise.experiments.setting import Setting
+from peerwise.experiments.tasks import Task
 
-__all__ = ["ITEMS", "PAPER"]
+__all__ = ["DEALT", "GRAPHS", "ITEMS", "METHODS", "PAPER", "datasets", "gap_at"]
 
+Arrays = dict[str, np.ndarray]
+# How rows are dealt, by what differs between nodes.
 DEALT = {
     "iid": "iid",
     "p(x)": "feature_drift",
     "p(y)": "label_drift",
     "p(x,y)": "label_feature_drift",
 }
+# Networks of 50 nodes.
 GRAPHS: dict[str, dict[str, Any]] = {
     "tree": {},
     "chain": {"topology": "chain"},
     "plus": {"topology": "tree_plus", "topology_options": {"extra": 10}},
 }
-METHODS = ("crc", "relay")
-CLOSE = 0.01
-QUICK_SETS = ("adult", "letter", "mushroom_secondary")
+# What learns.
+METHODS: dict[str, dict[str, Any]] = {
+    "crc": {"method": "crc"},
+    "metropolis": {"method": "crc", "weigh": "metropolis"},
+    "tracking": {"method": "gradient_tracking"},
+    "relay": {"method": "relay"},
+}
+EARLY, LATE = 64, 256  # rounds at which gaps are read
 LEAST = 5_000  # rows of a set that 50 nodes of one class each can be dealt from
+MANY = 320  # nodes of the paper's largest network
+LOST = 0.3
+SHOWN = ("letter", "adult", "mushroom_secondary", "credit_default")  # sets of the curves
+QUICK_SETS = ("adult", "letter")
+# What a liar adds to what it says, a round, and by how much a neighbour's numbers may move.
+PUSH = 1e4
+CLIPS = (None, 100.0, 30.0, 10.0, 3.0)
+FULL: dict[str, Any] = {"repetitions": 5, "test_rows": 2000}
+QUICK: dict[str, Any] = {"repetitions": 1, "test_rows": 500}
 
 
-def _columns(rounds: int, **network: Any) -> tuple[Column, ...]:
-    """A column for each way of dealing and method; RC has 64 rounds whatever theirs."""
-    return tuple(
-        Column(
-            f"{method} {name}",
-            "test_gap",
-            {**network, "partition": partition, "rounds": rounds},
-            method,
-            reference={"partition": partition, **_size(network)},
-        )
-        for name, partition in DEALT.items()
-        for method in METHODS
-    )
+def _task(name: str, dealt: str, method: str, scale: dict[str, Any], **more: Any) -> Task:
+    told = {"data": name, "partition": DEALT[dealt], **METHODS.get(method, {"method": method})}
+    return Task("peerwise.experiments.relay_runs:learn", {**told, **more, **scale})
 
 
-def _size(network: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in network.items() if k == "nodes"}
+def _scale(quick: bool, runs: int | None) -> dict[str, Any]:
+    told = dict(QUICK if quick else FULL)
+    return {**told, "repetitions": runs or told["repetitions"]}
 
 
-def _item(title: str, rounds: int, least: int = LEAST, **network: Any) -> Item:
-    about = (
-        f"test gap after {rounds} rounds to RC (uniform start, lr .05, 64 rounds), 50 rows a node"
-    )
-    return Item(title, about, _columns(rounds, **network), least=least)
+def _gaps(
+    graphs: Iterable[str], dealt: Iterable[str], methods: Iterable[str], shown: Any = None,
+    usual: int | None = None, **more: Any,
+) -> Callable[[list[str], bool, int | None], dict[str, Task]]:  # fmt: skip
+    """Tasks of every set, graph and way of dealing: RC, and each of the methods."""
+    graphs, dealt, methods = list(graphs), list(dealt), list(methods)
+
+    def tasks(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
+        scale, made = _scale(quick, runs if quick else runs or usual), {}
+        size = {k: v for k, v in more.items() if k == "nodes"}
+        for name in [s for s in sets if shown is None or s in shown]:
+            if quick and name not in QUICK_SETS:
+                continue
+            for way in dealt:
+                made[f"{name}|-|{way}|rc"] = _task(name, way, "rc", scale, **size)
+                for graph in graphs:
+                    for method in methods:
+                        place = {**GRAPHS[graph], **more}
+                        task = _task(name, way, method, scale, **place)
+                        made[f"{name}|{graph}|{way}|{method}"] = task
+        return made
+
+    return tasks
 
 
-# What can be run: every graph after 64 and 256 rounds, with losses, and a larger network.
-ITEMS: dict[str, Item] = {
-    **{
-        f"{name}-{rounds}": _item(f"Relay and CRC on a {name}, {rounds} rounds", rounds, **graph)
-        for name, graph in GRAPHS.items()
-        for rounds in (64, 256)
-    },
-    "lossy-256": _item("Relay and CRC on trees that lose 30 %, 256 rounds", 256, arrival=0.7),
-    "nodes-320": _item("Relay and CRC on trees of 320 nodes, 256 rounds", 256, 20_000, nodes=320),
+def _large(tasks: Any, least: int) -> Any:
+    """The tasks of sets with so many rows."""
+
+    def chosen(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
+        rows = {entry["name"]: int(entry["rows"]) for entry in data.available()}
+        large = [s for s in sets if rows.get(s, 0) >= least]
+        made: dict[str, Task] = tasks(large, quick, runs)
+        return made
+
+    return chosen
+
+
+def _liars(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
+    scale, made = _scale(quick, runs or 2), {}
+    for name in [s for s in sets if s in SHOWN[:2]]:
+        made[f"{name}|-|iid|rc"] = _task(name, "iid", "rc", scale)
+        for push in (0.0, PUSH):
+            for clip in CLIPS[:2] if quick else CLIPS:
+                told = {"data": name, "partition": "iid", "push": push, "clip": clip, **scale}
+                task = Task("peerwise.experiments.relay_runs:lied_to", told)
+                made[f"{name}|{clip}|{push:g}|relay"] = task
+    return made
+
+
+def gap_at(done: dict[str, Arrays], name: str, rounds: int, same: bool = False) -> np.ndarray:
+    """Error of a task less RC's of 64 rounds (`same`: of as many) on the same rows, a repetition.
+
+    Empty where one of them was not run.
+    """
+    dataset, _, way, _ = name.split("|")
+    rc = done.get(f"{dataset}|-|{way if way in DEALT else 'iid'}|rc")
+    if rc is None or name not in done:
+        return np.array([])
+
+    def at(arrays: Arrays, t: int) -> np.ndarray:
+        return np.asarray(arrays["error"][:, list(arrays["rounds"]).index(t)])
+
+    return at(done[name], rounds) - at(rc, rounds if same else EARLY)
+
+
+def _record(item: str, dataset: str, values: np.ndarray, **setting: Any) -> Record:
+    return Record(
+        paper="relay", item=item, dataset=dataset, setting=setting, metric="test_gap",
+        value=float(values.mean()) if values.size else None,
+        std=float(values.std(ddof=1)) if values.size > 1 else None, reps=int(values.size),
+    )  # fmt: skip
+
+
+def _records(item: str) -> Callable[[dict[str, Arrays]], list[Record]]:
+    def records(done: dict[str, Arrays]) -> list[Record]:
+        made = []
+        for name in done:
+            dataset, graph, way, method = name.split("|")
+            if method == "rc":
+                continue
+            for rounds in (EARLY, LATE):
+                told = {"method": method, "graph": graph, "dealt": way, "rounds": rounds}
+                found = _record(item, dataset, gap_at(done, name, rounds), **told)
+                printed = _printed(dataset) if item == "nodes-320" and way == "iid" else None
+                made.append(found.model_copy(update={"paper_value": printed}))
+        return made
+
+    return records
+
+
+def _printed(dataset: str) -> float | None:
+    """The paper's gap of CRC among 320 nodes (table 9), where it has the set."""
+    names = [s.name for s in SETS if s.data == dataset]
+    return TABLES["table-9"].get(names[0], {}).get("320") if names else None
+
+
+# What can be run.
+ITEMS: dict[str, Figure] = {
+    "gaps": Figure(
+        "Relay and CRC on sparse networks",
+        "50 nodes of 50 rows on trees, chains and trees with 10 links more",
+        _gaps(GRAPHS, DEALT, ("crc", "relay")),
+        _records("gaps"),
+    ),
+    "rounds": Figure(
+        "Gap against rounds",
+        "beside CRC with Metropolis weights and with gradient tracking",
+        _gaps(GRAPHS, DEALT, METHODS, SHOWN),
+        _records("rounds"),
+    ),
+    "lossy": Figure(
+        "Relay and CRC where 30 % of messages are lost",
+        "50 nodes of 50 rows on trees",
+        _gaps(["tree"], ["iid", "p(y)"], ("crc", "relay"), arrival=1 - LOST),
+        _records("lossy"),
+    ),
+    "nodes-320": Figure(
+        "Relay and CRC among 320 nodes",
+        "50 rows a node, trees, 2 repetitions; beside iid the paper's table 9",
+        _large(_gaps(["tree"], ["iid", "p(y)"], ("crc", "relay"), usual=2, nodes=MANY), 20_000),
+        _records("nodes-320"),
+    ),
+    "liar": Figure(
+        "One liar, and clipping",
+        f"a leaf adds {PUSH:g} (norm) to what it says, in every round; 49 honest nodes",
+        _liars,
+        _records("liar"),
+    ),
 }
 
 
-def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
-    """Every set of the data folder that has features."""
-    rows = [
-        Dataset(entry["name"], entry["name"], rows=int(entry["rows"]))
+def datasets(chosen: Iterable[str] | None = None) -> list[str]:
+    """Every set of the data folder that has features, and rows enough."""
+    known = [
+        entry["name"]
         for entry in data.available()
         if entry["source"] == "folder"
         and (entry["kind"] == "tabular" or entry["name"].endswith("_features"))
+        and int(entry["rows"]) >= LEAST
     ]
-    if chosen is not None:
-        chosen = list(chosen)
-        known = [r.name for r in rows]
-        for name in chosen:
-            if name not in known:
-                raise UnknownName("data set with features", name, known)
-        return [r for r in rows if r.name in chosen]
-    return [r for r in rows if r.name in QUICK_SETS] if quick else rows
-
-
-def base(dataset: Dataset, quick: bool = False, repetitions: int | None = None) -> Setting:
-    """50 nodes of 50 rows, as in the CRC paper."""
-    update: dict[str, Any] = {"repetitions": 2, "test_rows": 1000} if quick else {}
-    if repetitions is not None:
-        update["repetitions"] = repetitions
-    return Setting(data=dataset.data, **update)
+    if chosen is None:
+        return known
+    wanted = list(chosen)
+    for name in wanted:
+        if name not in known:
+            raise UnknownName(f"data set of features with {LEAST} rows or more", name, known)
+    return [name for name in known if name in wanted]
 
 
 def claims(records: list[Record]) -> list[Claim]:
     """What relay is meant to reach, with the exceptions named."""
+    mine = ("gaps", "lossy", "nodes-320")
     found = {
-        (r.item, r.dataset, str(r.setting["column"])): r.value
+        (r.item, r.dataset, *(r.setting[k] for k in ("graph", "dealt", "rounds", "method"))): r
         for r in records
-        if r.value is not None
+        if r.item in mine and r.value is not None
     }
-    made = []
-    ours = {k: v for k, v in found.items() if k[2].startswith("relay ")}
-    late = {k: v for k, v in ours.items() if not k[0].endswith("-64")}
+    ours = {k: r.value or 0.0 for k, r in found.items() if k[-1] == "relay"}
+    late = {k: v for k, v in ours.items() if k[4] == LATE}
     early = {
-        k: (v, found[k[0], k[1], k[2].replace("relay", "crc")])
+        k: (v, found[(*k[:-1], "crc")].value or 0.0)
         for k, v in ours.items()
-        if k[0].endswith("-64") and (k[0], k[1], k[2].replace("relay", "crc")) in found
+        if k[0] == "gaps" and k[4] == EARLY and (*k[:-1], "crc") in found
     }
-    for name, claim, rule, cells, odd in (
-        (
+    above = {k: v for k, v in late.items() if not v < CLOSE}
+    worse = {k: v - crc for k, (v, crc) in early.items() if v > crc}
+    made = [
+        _counted(
             "relay-reaches-rc",
             "By round 256 relay is at RC's error, however the rows are dealt",
             f"the mean gap is below {CLOSE} in every cell",
             late,
-            [k for k, v in late.items() if not v < CLOSE],
+            above,
         ),
-        (
+        _counted(
             "relay-no-worse-than-crc",
             "At round 64 relay is no worse than CRC",
             "its mean gap is at most CRC's in every cell",
             early,
-            [k for k, (mine, crc) in early.items() if mine > crc],
+            worse,
         ),
-    ):
-        named = ", ".join(f"{d} {c.removeprefix('relay ')} ({i})" for i, d, c in odd)
-        count = f"{len(cells) - len(odd)} of {len(cells)}"
-        made.append(
-            Claim(
-                name=name,
-                claim=claim,
-                rule=rule,
-                ours=count + (f"; not: {named}" if odd else ""),
-                paper="",
-                held=not odd if cells else None,
-            )
-        )
-    return made
+    ]
+    return [claim for claim in made if claim is not None]
+
+
+def _counted(name: str, claim: str, rule: str, cells: Any, odd: dict[Any, float]) -> Claim | None:
+    if not cells:
+        return None
+    named = ", ".join(f"{k[1]} {k[3]} {k[2]} ({k[0]}) {v:+.3f}" for k, v in odd.items())
+    count = f"{len(cells) - len(odd)} of {len(cells)}"
+    ours = count + (f"; not: {named}" if odd else "")
+    return Claim(name=name, claim=claim, rule=rule, ours=ours, paper="", held=not odd)
 
 
 # What `peerwise reproduce relay/...` runs.
-PAPER = Paper("relay", ITEMS, datasets, base, claims)
+PAPER = TaskPaper("relay", ITEMS, datasets, claims)

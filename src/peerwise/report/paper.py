@@ -9,7 +9,7 @@ from rich.console import Console
 from peerwise.experiments.items import Paper
 from peerwise.experiments.reproduce import PAPERS
 from peerwise.experiments.results import Record, read_folder
-from peerwise.report import ba_bfl, cvar, decdiff, figures, gossip, tables
+from peerwise.report import ba_bfl, cvar, decdiff, figures, gossip, relay, tables
 from peerwise.report.task_items import paper_of
 
 __all__ = ["OF_TASKS", "show"]
@@ -20,6 +20,7 @@ OF_TASKS: dict[str, ModuleType] = {
     "decdiff": decdiff,
     "cvar-cta": cvar,
     "ba-bfl": ba_bfl,
+    "relay": relay,
 }
 
 _DESCRIBED = {name: name for name in ("rows", "features", "discrete", "continuous", "classes")}
