@@ -43,6 +43,7 @@ EARLY, LATE = 64, 256  # rounds at which gaps are read
 LEAST = 5_000  # rows of a set that 50 nodes of one class each can be dealt from
 MANY = 320  # nodes of the paper's largest network
 LOST = 0.3
+UP, DOWN = 100.0, 10.0  # rounds that a node is there and away, in the mean
 SHOWN = ("letter", "adult", "mushroom_secondary", "credit_default")  # sets of the curves
 QUICK_SETS = ("adult", "letter")
 # What a liar adds to what it says, a round, and by how much a neighbour's numbers may move.
@@ -178,6 +179,20 @@ ITEMS: dict[str, Figure] = {
         _gaps(["tree"], ["iid", "p(y)"], ("crc", "relay"), arrival=1 - LOST),
         _records("lossy"),
     ),
+    "churn": Figure(
+        "Relay and CRC where nodes come and go",
+        f"50 nodes of 50 rows on trees with 10 links more; up for {UP:g} rounds in the mean, down "
+        f"for {DOWN:g}",
+        _gaps(
+            ["plus"],
+            ["iid", "p(y)"],
+            ("crc", "relay"),
+            SHOWN,
+            channel="churn",
+            channel_options={"up": UP, "down": DOWN},
+        ),
+        _records("churn"),
+    ),
     "nodes-320": Figure(
         "Relay and CRC among 320 nodes",
         "50 rows a node, trees, 2 repetitions; beside iid the paper's table 9",
@@ -213,7 +228,7 @@ def datasets(chosen: Iterable[str] | None = None) -> list[str]:
 
 def claims(records: list[Record]) -> list[Claim]:
     """What relay is meant to reach, with the exceptions named."""
-    mine = ("gaps", "lossy", "nodes-320")
+    mine = ("gaps", "lossy", "churn", "nodes-320")
     found = {
         (r.item, r.dataset, *(r.setting[k] for k in ("graph", "dealt", "rounds", "method"))): r
         for r in records

@@ -18,8 +18,9 @@ from peerwise.core import Array, Inbox, Tree
 
 __all__ = ["PATIENCE", "begin", "believing", "delay", "listened", "renewed", "said", "total"]
 
-# Rounds of silence after which a link counts as gone: with 30 % loss that is by chance once in 1e8.
-PATIENCE = 16
+# Rounds of silence after which a link counts as gone. What lay behind it is then missing from the
+# sum, and that is worse than sums that are late: a node that is back by then has cost nothing.
+PATIENCE = 64
 UNROLLED = 16  # slots added without a loop, which is faster up to about this many
 FAR = 2**30  # more steps than any way has
 

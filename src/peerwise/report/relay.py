@@ -37,6 +37,7 @@ LEGEND = {
     "gaps": f"CRC → relay; {GAP}. Counts: sets with a gap below .01 (below .05)",
     "rounds": GAP,
     "lossy": f"CRC → relay; {GAP}",
+    "churn": f"CRC → relay; {GAP}; nodes that are down are measured too",
     "nodes-320": f"CRC → relay; {GAP}. Paper: CRC at its best round, table 9",
     "liar": f"{GAP}; the liar's own model is left out; relay without a warm start",
 }
