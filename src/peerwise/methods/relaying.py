@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Tree
 
-__all__ = ["PATIENCE", "begin", "believing", "delay", "listened", "renewed", "said", "total"]
+__all__ = ["PATIENCE", "begin", "believing", "delay", "listened", "renewed", "rounded", "said", "total"]
 
 # Rounds of silence after which a link counts as gone. What lay behind it is then missing from the
 # sum, and that is worse than sums that are late: a node that is back by then has cost nothing.
@@ -113,6 +113,11 @@ def renewed(relay: Relay, own: Tree) -> Relay:
     not what was left out.
     """
     return {**relay, "own": own}
+
+
+def rounded(term: Array) -> Array:
+    """The term, rounded: a compiler may not make one rounding (FMA) of it and of the sum."""
+    return jnp.where(term == term, term, jnp.nan)
 
 
 def total(relay: Relay) -> Tree:
