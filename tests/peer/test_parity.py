@@ -40,6 +40,7 @@ NET = {"net": "mlp_64", "lr": 0.05, "batch": 10}
         ({"method": "cfa_ge", **NET}, 1e-5),
         ({"method": "ba_bfl", "bayesian_layers": 1, **NET}, 1e-5),
         ({"method": "cvar_cvar", **NET}, 1e-5),
+        ({"method": "relay_gd", **NET}, 1e-5),
     ],
     ids=lambda case: case if isinstance(case, float) else "-".join(map(str, case.values()))[:30],
 )

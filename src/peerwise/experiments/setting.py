@@ -16,7 +16,7 @@ Scalar = str | int | float | bool
 # methods that train neural networks
 DIFFUSION = ("average_cvar", "cta", "cvar_cvar")  # of neural networks that begin alike
 NEURAL = ("ba_bfl", "cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net",
-          *DIFFUSION)  # fmt: skip
+          "relay_gd", *DIFFUSION)  # fmt: skip
 # keys of neural methods alone
 OF_NETS = ("net", "net_init", "loss", "beta", "epochs", "steps", "batch", "optimiser", "momentum",
            "weight_decay", "validation", "common_start", "bayesian_layers", "samples",
@@ -145,7 +145,7 @@ class Setting(BaseModel):
             ignored += OF_NETS
         if self.method in ("fedavg", "pooled_net"):
             ignored += ("topology", "topology_options", "redraw", "push", "common_start")
-        if self.method in (*DIFFUSION, "ba_bfl"):
+        if self.method in (*DIFFUSION, "ba_bfl", "relay_gd"):
             ignored += ("common_start",)
         if not self.bayesian_layers:
             ignored += ("samples", "paper_init")

@@ -15,6 +15,7 @@ from peerwise.methods.neural import (
 )
 from peerwise.methods.private_crc import private_crc
 from peerwise.methods.relay import relay
+from peerwise.methods.relay_gd import relay_gd
 from peerwise.methods.robust_nb import robust_nb
 from peerwise.methods.tracking import gradient_tracking
 
@@ -39,5 +40,6 @@ __all__ = [
     "private_crc",
     "rc",
     "relay",
+    "relay_gd",
     "robust_nb",
 ]

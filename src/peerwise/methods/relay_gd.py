@@ -1,0 +1,131 @@
+"""Relay for neural networks: gradient descent on all rows, with delay and without a server.
+
+Every node adds up how far its own training moved the weights, and the sums of all nodes reach all
+nodes exactly (`relaying`), each late by its distance. With one step on all of a node's rows a round
+that is gradient descent on the rows of all nodes, whose gradients are late; with more steps it is
+FedAvg without a server, late too. This method is the project's own and in no paper.
+"""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from peerwise.combine.weigh import alone
+from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.errors import BadSetting
+from peerwise.methods import relaying
+from peerwise.methods.neural import trained
+from peerwise.nets.net import Net
+from peerwise.update.losses import Loss, cross_entropy
+from peerwise.update.sgd import Trained
+
+__all__ = ["relay_gd"]
+
+NAME = 1 << 20  # of the key for a node's name: none that training draws
+
+
+def relay_gd(
+    net: Net,
+    *,
+    damping: float = 0.0,
+    loss: Loss | None = None,
+    start: str = "common",
+    keep: bool = False,
+    **training: Any,
+) -> Method:
+    """Relay of weights: w = w0 + (sum over all nodes of rows x what they moved) / (all rows).
+
+    Each round a node trains from w on its own rows (as `decavg` and the others do) and adds what
+    that moved, times its rows, to its own sum; w0 is the same at all nodes. With `epochs=1` and a
+    `batch` of all rows it is gradient descent on all rows, late by the distances; `steps` draws
+    rows with replacement. What others answer d rounds later makes a loop that swings when steps are
+    large: `damping` divides what a training moved by 1 + damping d, d being the mean age of what
+    nodes know, a mean over all nodes. `keep`: momentum goes on from round to round.
+    """
+    if start != "common":
+        raise BadSetting(
+            f'relay_gd adds up what nodes moved from one start; start must be "common", got {start}'
+        )
+    if not 0 <= damping < float("inf"):
+        raise BadSetting(f"damping must be 0 or more, got {damping}")
+    chosen = cross_entropy() if loss is None else loss
+    return _relayed(net, chosen, float(damping), keep, tuple(sorted(training.items())))
+
+
+@cache
+def _relayed(
+    net: Net, loss: Loss, damping: float, keep: bool, training: tuple[tuple[str, Any], ...]
+) -> Method:
+    local = trained(net, loss, Mean(alone()), "common", keep, training)
+    first: Any = local.init
+    later: Any = local.adapt
+
+    def learnt(start: Tree, relayed: Tree) -> Tree:
+        """The weights that follow from what is known of all nodes' trainings."""
+        known = relaying.total(relayed)
+        rows = jnp.where(known["rows"] > 0, known["rows"], 1)  # nobody has any: nobody moves
+        return jax.tree.map(lambda w, a: w + relaying.rounded(a / rows), start, known["moved"])
+
+    def begin(key: Array, shard: Shard) -> Trained:
+        now: Trained = first.begin(key, shard)  # the very training of a node that is alone
+        zero = jnp.zeros((), shard.x.dtype)
+        rows = shard.weight.sum().astype(shard.x.dtype)
+        nothing = jax.tree.map(jnp.zeros_like, now.weights)
+        relayed = relaying.begin(
+            jax.random.fold_in(key, NAME), {"age": zero, "moved": nothing, "rows": rows}
+        )
+        return _with(now, {"weights": now.weights, "start": now.weights, "relay": relayed})
+
+    def again(key: Array, state: State, shard: Shard) -> Trained:
+        inner = State(state.value["weights"], state.memory)
+        return _with(later.begin(key, inner, shard), state.value)
+
+    def end(now: Trained) -> State:
+        kept = dict(now.kept)
+        before = kept.pop("before")
+        after, memory = later.end(now._replace(kept=kept))
+        start, relayed = before["start"], before["relay"]
+        own = relayed["own"]
+        slower = 1 + damping * relaying.total(relayed)["age"] / relayed["nodes"]
+        share = own["rows"] / slower
+
+        def added(so_far: Array, new: Array, old: Array) -> Array:
+            # a first net's weights may be products, too
+            way = relaying.rounded(new) - relaying.rounded(old)
+            return so_far + relaying.rounded(share * way)
+
+        moved = jax.tree.map(added, own["moved"], after, before["weights"])
+        own = {"age": relaying.delay(relayed), "moved": moved, "rows": own["rows"]}
+        relayed = relaying.renewed(relayed, own)
+        value = {"weights": learnt(start, relayed), "start": start, "relay": relayed}
+        return State(value, memory)
+
+    def message(key: Array, state: State) -> Message:
+        """Nothing for all: what a node says differs by neighbour."""
+        return Message(jnp.zeros_like(state.value["relay"]["nodes"]), {})
+
+    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
+        return relaying.said(state.value["relay"], heard.part)
+
+    def rule(value: Tree, inbox: Inbox) -> Tree:
+        relayed = relaying.listened(value["relay"], inbox)
+        return {
+            "weights": learnt(value["start"], relayed),
+            "start": value["start"],
+            "relay": relayed,
+        }
+
+    def predict(key: Array, value: Tree, x: Array) -> Array:
+        return local.predict(key, value["weights"], x)
+
+    init = replace(first, begin=begin, end=end)
+    adapt = replace(later, begin=again, end=end)
+    return Method(init, message, Slots(rule), adapt, predict, reply)
+
+
+def _with(now: Trained, before: Tree) -> Trained:
+    """A training that will find again what there was before it."""
+    return now._replace(kept={**now.kept, "before": before})
