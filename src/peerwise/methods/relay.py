@@ -25,6 +25,7 @@ __all__ = ["relay"]
 RISE = 0.01  # by so much must the loss be above its usual to count as rising
 BRAKE = 0.5  # how much smaller (as a log) steps become in the mean delay while the loss rises
 RELEASE = 0.5  # how fast they recover while it falls, in shares of that
+LONG = 10.0  # rounds of mean delay from which on steps are divided by (delay / LONG)^2
 FADE = 0.003  # how steps become smaller: in round t they are divided by 1 + FADE t
 
 
@@ -45,9 +46,9 @@ def relay(
     rest uniform. By itself it is 1 / sqrt(features): features count as if each told something of
     its own, so that the more there are the surer, and the more wrongly so, likelihood is.
     What others answer d rounds later makes a loop that swings when steps are large: they are made
-    smaller while the mean log loss of all nodes rises (`brake`; 0: never). By how much is a mean
-    over all nodes, relayed as well: the steps of all must count alike, or nodes that differ would
-    not balance where RC stands.
+    smaller while the mean log loss of all nodes rises (`brake`; 0: never), and divided by
+    (d / 10)^2 where the mean d is more. Both are means over all nodes, relayed as well: the steps
+    of all must count alike, or nodes that differ would not balance where RC stands.
     Nodes that differ take steps for ever, which cancel in the sum and not in the delay: models
     would stand off RC's end by about lr x delay x the difference of steps. `fade` divides the steps
     of round t by 1 + fade t, and that distance with them.
@@ -73,7 +74,7 @@ def relay(
         # a network without rows starts somewhere too
         start = model.uniform(jnp.where(rows > 0, rows, 1) / lr, rows.dtype)
         return jax.tree.map(
-            lambda s0, sums: _rounded((1 - share) * s0) + _rounded(sums / nodes),
+            lambda s0, sums: relaying.rounded((1 - share) * s0) + relaying.rounded(sums / nodes),
             start,
             known["steps"],
         )
@@ -110,10 +111,10 @@ def relay(
         age = known["age"] / nodes
         pushed, usual = _pushed(known, age, nodes, memory)
         change, loss, guards = step(state.value["statistics"], shard)
-        slower = jnp.exp(known["brake"] / nodes)
+        slower = jnp.exp(known["brake"] / nodes) * jnp.maximum(1, age / LONG) ** 2
         slower = slower * (1 + fade * (relayed["clock"] - 2).astype(age.dtype))
         own = {
-            "steps": moved(own["steps"], _rounded(change / slower)),
+            "steps": moved(own["steps"], relaying.rounded(change / slower)),
             "rows": own["rows"],
             "loss": loss,
             "age": relaying.delay(relayed),
@@ -134,11 +135,6 @@ def relay(
 def _warmth(model: Model, clip: float | None) -> float:
     """The share of the start that is maximum likelihood where nobody says."""
     return 0.0 if clip is not None else 1 / math.sqrt(max(len(model.cardinalities), 4))
-
-
-def _rounded(term: Array) -> Array:
-    """The term, rounded: a compiler may not make one rounding (FMA) of it and of the sum."""
-    return jnp.where(term == term, term, jnp.nan)
 
 
 def _pushed(known: Tree, age: Array, nodes: Array, memory: Any) -> tuple[Array, Array]:

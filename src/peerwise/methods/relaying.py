@@ -16,7 +16,17 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Tree
 
-__all__ = ["PATIENCE", "begin", "believing", "delay", "listened", "renewed", "rounded", "said", "total"]
+__all__ = [
+    "PATIENCE",
+    "begin",
+    "believing",
+    "delay",
+    "listened",
+    "renewed",
+    "rounded",
+    "said",
+    "total",
+]
 
 # Rounds of silence after which a link counts as gone. What lay behind it is then missing from the
 # sum, and that is worse than sums that are late: a node that is back by then has cost nothing.
