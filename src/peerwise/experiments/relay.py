@@ -46,6 +46,7 @@ LOST = 0.3
 UP, DOWN = 100.0, 10.0  # rounds that a node is there and away, in the mean
 SHOWN = ("letter", "adult", "mushroom_secondary", "credit_default")  # sets of the curves
 QUICK_SETS = ("adult", "letter")
+QUICK_WAYS = ("iid", "p(y)")
 # What a liar adds to what it says, a round, and by how much a neighbour's numbers may move.
 PUSH = 1e4
 CLIPS = (None, 100.0, 30.0, 10.0, 3.0)
@@ -73,12 +74,13 @@ def _gaps(
     def tasks(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
         scale, made = _scale(quick, runs if quick else runs or usual), {}
         size = {k: v for k, v in more.items() if k == "nodes"}
+        ways, networks = (QUICK_WAYS, graphs[:1]) if quick else (dealt, graphs)
         for name in [s for s in sets if shown is None or s in shown]:
             if quick and name not in QUICK_SETS:
                 continue
-            for way in dealt:
+            for way in ways:
                 made[f"{name}|-|{way}|rc"] = _task(name, way, "rc", scale, **size)
-                for graph in graphs:
+                for graph in networks:
                     for method in methods:
                         place = {**GRAPHS[graph], **more}
                         task = _task(name, way, method, scale, **place)
