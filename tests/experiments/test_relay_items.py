@@ -13,15 +13,19 @@ from peerwise.report.relay import markdown
 SETS = ["adult", "letter"]
 
 
-@pytest.mark.parametrize("item", ["gaps", "rounds", "lossy"])
-def test_every_run_has_its_rc_on_the_same_rows(item):
+@pytest.mark.parametrize("item", ["gaps", "rounds", "lossy", "churn", "nodes-320"])
+def test_every_run_has_its_rc_on_the_same_rows(item, monkeypatch):
+    monkeypatch.setattr(
+        relay.data, "available", lambda: [{"name": s, "rows": 30_000} for s in SETS]
+    )
     tasks = relay.ITEMS[item].tasks(SETS, False, None)
+    assert tasks
     for name, task in tasks.items():
         dataset, _, way, method = name.split("|")
         told, rc = task.arguments, tasks[f"{dataset}|-|{way}|rc"].arguments
         assert rc["method"] == "rc"
-        same = ("data", "partition", "repetitions", "test_rows")
-        assert all(told[k] == rc[k] for k in same)
+        same = ("data", "partition", "repetitions", "test_rows", "nodes")
+        assert all(told.get(k) == rc.get(k) for k in same)
         assert told["partition"] == relay.DEALT[way]
         assert method in (*relay.METHODS, "rc")
 

@@ -117,3 +117,11 @@ def test_a_budget_for_a_method_that_adds_no_noise_is_refused():
     with pytest.raises(BadSetting, match="crc adds no noise"):
         setting_from({"method": "crc", "epsilon": 1.0})
     assert setting_from({"method": "gossip_nb", "epsilon": 1.0}).epsilon == 1.0
+
+
+@pytest.mark.parametrize("given", [0, -3, True, "some", 1.5])
+def test_errors_are_recorded_last_always_or_every_so_many_rounds(given):
+    for good in ("last", "all", 7):
+        assert setting_from({"record": good}).record == good
+    with pytest.raises(BadSetting, match=r"record.*last, all, or a number of rounds"):
+        setting_from({"record": given})

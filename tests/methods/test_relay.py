@@ -172,7 +172,15 @@ def test_the_loss_brakes_only_when_it_rises():
 
 @pytest.mark.parametrize(
     "given",
-    [{"lr": 0}, {"warm": -0.1}, {"warm": 1}, {"brake": -1}, {"fade": -1}, {"clip": 0}],
+    [
+        {"lr": 0},
+        {"warm": -0.1},
+        {"warm": 1},
+        {"brake": -1},
+        {"fade": -1},
+        {"fade": np.inf},
+        {"clip": 0},
+    ],
 )
 def test_impossible_settings_are_refused(given):
     with pytest.raises(BadSetting, match=next(iter(given))):
@@ -182,6 +190,12 @@ def test_impossible_settings_are_refused(given):
 def test_other_options_than_its_own_are_refused():
     with pytest.raises(BadSetting, match="brake, clip, fade, warm"):
         run(Setting(method="relay", method_options={"alpha": 0.3}, nodes=3, rows=20))
+
+
+@pytest.mark.parametrize("given", [{"clip": "big"}, {"brake": "hard"}])
+def test_an_option_of_the_wrong_kind_is_told_and_not_raised_as_a_type_error(given):
+    with pytest.raises(BadSetting, match="method_options of relay"):
+        run(Setting(method="relay", method_options=given, nodes=3, rows=20))
 
 
 # --- the claim, at small scale

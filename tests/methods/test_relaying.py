@@ -267,6 +267,12 @@ def test_clipped_sums_of_honest_nodes_arrive_in_the_end():
     assert (slow <= ALL).all()
 
 
+def test_a_message_from_the_future_is_no_younger_than_one_of_now():
+    part = {"ages": jnp.array(4.0), "nodes": jnp.array(2.0), "clock": jnp.int32(1000)}
+    assert relaying._aged(part, jnp.int32(7)) == 6  # each of the two a round older
+    assert relaying._aged(part | {"clock": jnp.int32(5)}, jnp.int32(7)) == 10
+
+
 def test_no_count_is_believed_that_is_negative():
     believe = relaying.believing("x", 1.0)
     part = {"sum": {"x": jnp.zeros(2), "rows": jnp.zeros(())}, "nodes": jnp.ones(())}

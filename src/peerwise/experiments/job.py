@@ -181,7 +181,10 @@ def make_method(setting: Setting, model: Any, rows: int, degree: int = 1) -> Met
         "relay": {"lr": s.lr, **s.method_options},
         "gradient_tracking": {"lr": s.lr, "rows": rows, "nodes": s.nodes},
     }
-    return make(model, **known[s.method])
+    try:
+        return make(model, **known[s.method])
+    except TypeError as error:
+        raise BadSetting(f"method_options of {s.method}: {error}") from None
 
 
 def _neural(s: Setting, net: Net) -> Method:

@@ -103,7 +103,7 @@ def _large(tasks: Any, least: int) -> Any:
 
 
 def _liars(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    scale, made = _scale(quick, runs or 2), {}
+    scale, made = _scale(quick, runs if quick else runs or 2), {}
     for name in [s for s in sets if s in SHOWN[:2]]:
         made[f"{name}|-|iid|rc"] = _task(name, "iid", "rc", scale)
         for push in (0.0, PUSH):

@@ -3,9 +3,9 @@
 import hashlib
 import itertools
 import json
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.experiments.baselines import BASELINES
@@ -121,11 +121,19 @@ class Setting(BaseModel):
     repetitions: int = Field(5, ge=1, description="independent splits, graphs and seeds")
     seed: int = Field(0, ge=0, description="everything random follows from it")
     test_rows: int = Field(10_000, ge=1, description="at most so many test rows")
-    record: Literal["last", "all"] | Annotated[int, Field(ge=1)] = Field(
+    record: Literal["last", "all"] | int = Field(
         "last", description="when errors are measured: last, all, or every so many rounds"
     )
     metrics: tuple[str, ...] = Field((), description="more probes: see `peerwise list metrics`")
     precision: Literal["float32", "float64"] = Field("float32", description="of the arithmetic")
+
+    @field_validator("record", mode="before")
+    @classmethod
+    def _record(cls, given: Any) -> Any:
+        whole = isinstance(given, int) and not isinstance(given, bool)
+        if given in ("last", "all") or (whole and given >= 1):
+            return given
+        raise ValueError("must be last, all, or a number of rounds from 1 on")
 
     def canonical(self) -> "Setting":
         """The same experiment with everything that its method ignores at its default."""
@@ -149,6 +157,8 @@ class Setting(BaseModel):
             ignored += ("common_start",)
         if not self.bayesian_layers:
             ignored += ("samples", "paper_init")
+        if self.method in ("relay", "gradient_tracking"):
+            ignored += ("m0", "iterations", "weigh", "include_self")
         if self.method == "federated_nb":
             ignored += ("topology", "topology_options", "redraw", "push", "rounds", "record")
         if self.method == "ml":

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
 from peerwise.errors import BadSetting
 from peerwise.methods import relaying
 from peerwise.models.family import Model, log_posterior, moved, statistics
@@ -43,8 +43,9 @@ def relay(
 
     s0 is worth m / lr rows, m the mean rows a node; m and n are relayed with the steps and need not
     be known. The share `warm` of it is the maximum likelihood of all rows, relayed too, and the
-    rest uniform. By itself it is 1 / sqrt(features): features count as if each told something of
-    its own, so that the more there are the surer, and the more wrongly so, likelihood is.
+    rest uniform. By itself it is 1 / sqrt(features), at most 1/2: features count as if each told
+    something of its own, so that the more there are the surer, and the more wrongly so, likelihood
+    is.
     What others answer d rounds later makes a loop that swings when steps are large: they are made
     smaller while the mean log loss of all nodes rises (`brake`; 0: never), and divided by
     (d / 10)^2 where the mean d is more. Both are means over all nodes, relayed as well: the steps
@@ -58,8 +59,8 @@ def relay(
     if not lr > 0:
         raise BadSetting(f"lr must be greater than 0, got {lr}")
     for name, given in (("brake", brake), ("fade", fade)):
-        if not given >= 0:
-            raise BadSetting(f"{name} must be 0 or more, got {given}")
+        if not 0 <= given < math.inf:
+            raise BadSetting(f"{name} must be 0 or more, and finite, got {given}")
     if warm is not None and not 0 <= warm < 1:
         raise BadSetting(f"warm must be 0 or more and less than 1, got {warm}")
     if clip is not None and not clip > 0:
@@ -94,13 +95,6 @@ def relay(
         memory = {"usual": zero, "nodes": zero, "guards": jnp.zeros((), jnp.int32)}
         return State(value, memory)
 
-    def message(key: Array, state: State) -> Message:
-        """Nothing for all: what a node says differs by neighbour."""
-        return Message(jnp.zeros_like(state.value["relay"]["nodes"]), {})
-
-    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
-        return relaying.said(state.value["relay"], heard.part)
-
     def rule(value: Tree, inbox: Inbox) -> Tree:
         relayed = relaying.listened(value["relay"], inbox)
         return {"statistics": learnt(relayed), "relay": relayed}
@@ -129,7 +123,9 @@ def relay(
         return log_posterior(model, value["statistics"], x)
 
     believe = None if clip is None else relaying.believing("steps", clip)
-    return Method(init, message, Slots(rule), adapt, predict, reply, believe=believe)
+    return Method(
+        init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, believe=believe
+    )
 
 
 def _warmth(model: Model, clip: float | None) -> float:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from peerwise.combine.weigh import alone
-from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Mean, Method, Shard, Slots, State, Tree
 from peerwise.errors import BadSetting
 from peerwise.methods import relaying
 from peerwise.methods.neural import trained
@@ -103,13 +103,6 @@ def _relayed(
         value = {"weights": learnt(start, relayed), "start": start, "relay": relayed}
         return State(value, memory)
 
-    def message(key: Array, state: State) -> Message:
-        """Nothing for all: what a node says differs by neighbour."""
-        return Message(jnp.zeros_like(state.value["relay"]["nodes"]), {})
-
-    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
-        return relaying.said(state.value["relay"], heard.part)
-
     def rule(value: Tree, inbox: Inbox) -> Tree:
         relayed = relaying.listened(value["relay"], inbox)
         return {
@@ -123,7 +116,7 @@ def _relayed(
 
     init = replace(first, begin=begin, end=end)
     adapt = replace(later, begin=again, end=end)
-    return Method(init, message, Slots(rule), adapt, predict, reply)
+    return Method(init, relaying.silent, Slots(rule), adapt, predict, relaying.reply)
 
 
 def _with(now: Trained, before: Tree) -> Trained:

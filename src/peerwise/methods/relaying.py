@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Inbox, Tree
+from peerwise.core import Array, Inbox, Message, Shard, State, Tree
 
 __all__ = [
     "PATIENCE",
@@ -23,8 +23,10 @@ __all__ = [
     "delay",
     "listened",
     "renewed",
+    "reply",
     "rounded",
     "said",
+    "silent",
     "total",
 ]
 
@@ -79,6 +81,16 @@ def said(relay: Relay, part: Tree) -> Tree:
         "ages": relay["ages"] - _aged(part, now),
     }
     return {**tree, **jax.tree.map(lambda a: jnp.where(near, a, 0), sums)}
+
+
+def silent(key: Array, state: State) -> Message:
+    """What a method that relays says to all: nothing, as what it says differs by neighbour."""
+    return Message(jnp.zeros_like(state.value["relay"]["nodes"]), {})
+
+
+def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
+    """The reply of a method that keeps what it relays as `value["relay"]`."""
+    return said(state.value["relay"], heard.part)
 
 
 def listened(relay: Relay, inbox: Inbox) -> Relay:
@@ -187,7 +199,8 @@ def _near(relay: Relay, part: Tree, now: Array) -> Array:
 
 def _aged(part: Tree, now: Array) -> Array:
     """The ages of all that a part sums, now that it is heard: a round more, and its own age."""
-    return part["ages"] + part["nodes"] * (1 + now - part["clock"]).astype(part["nodes"].dtype)
+    late = 1 + jnp.maximum(now - part["clock"], 0)  # nobody speaks from the future but liars
+    return part["ages"] + part["nodes"] * late.astype(part["nodes"].dtype)
 
 
 def _placed(relay: Relay, parts: Tree) -> Relay:

@@ -3,7 +3,7 @@
 As in NEXT and DIGing (Di Lorenzo and Scutari 2016; Nedić, Olshevsky and Shi 2017), with calibration
 steps for gradients. Where CRC moves a node by its own step, here it moves by an estimate of the
 mean step of all nodes, which neighbours average too: nodes that differ then meet where RC stands.
-A message is twice as long as CRC's.
+Where messages are lost the mean is no longer kept. A message is twice as long as CRC's.
 """
 
 from functools import cache

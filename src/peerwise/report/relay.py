@@ -46,7 +46,11 @@ LEGEND = {
 def _text(record: Record | None) -> str:
     if record is None or record.value is None:
         return "-"
-    return f"{round(record.value, 3) + 0.0:.3f}".replace("0.", ".", 1)
+    return _number(record.value)
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 3) + 0.0:.3f}".replace("0.", ".", 1)
 
 
 def _by(records: Sequence[Record]) -> dict[tuple[Any, ...], Record]:
@@ -108,9 +112,9 @@ def _methods(records: Sequence[Record]) -> list[Grid]:
                     here = (graph, way, rounds, method)
                     gaps = [r.value for k, r in found.items()
                             if k[1:] == here and r.value is not None]  # fmt: skip
-                    cells.append(f"{np.mean(gaps):.3f}".replace("0.", ".", 1) if gaps else "-")
+                    cells.append(_number(float(np.mean(gaps))) if gaps else "-")
                 rows.append([f"{NETWORKS[graph]}, {way}", *cells])
-        head = [f"mean of the sets, {rounds} rounds", *NAMES.values()]
+        head = [f"mean of the sets, {rounds} rounds", *(NAMES[m] for m in METHODS)]
         grids.append(Grid("", head, rows))
     return grids
 
