@@ -281,9 +281,9 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
     def adapt(key: Array, state: State, shard: Shard) -> State:
         """Give every neighbour its share of what is here."""
         value = state.value
-        gift = {k: _rounded(share * value[k]) for k in ("estimate", "count")}
+        gift = {k: relaying.rounded(share * value[k]) for k in ("estimate", "count")}
         given = jax.tree.map(jnp.add, value["given"], gift)
-        left = {k: value[k] - _rounded(value["neighbours"] * gift[k]) for k in gift}
+        left = {k: value[k] - relaying.rounded(value["neighbours"] * gift[k]) for k in gift}
         return state._replace(value={**value, **left, "given": given})
 
     return Method(init, message, Slots(rule), adapt, _predict(model), reply)
@@ -296,22 +296,11 @@ def _relayed(model: Model, draw: Release) -> Method:
         relay = relaying.begin(jax.random.fold_in(key, 1), own)
         return State({"estimate": own, "count": relay["nodes"], "relay": relay}, told)
 
-    def message(key: Array, state: State) -> Message:
-        return Message(jnp.zeros_like(state.value["count"]), {})
-
-    def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
-        return relaying.said(state.value["relay"], heard.part)
-
     def rule(value: dict[str, Tree], inbox: Inbox) -> dict[str, Tree]:
         relay = relaying.listened(value["relay"], inbox)
         return {"estimate": relaying.total(relay), "count": relay["nodes"], "relay": relay}
 
-    return Method(init, message, Slots(rule), _stay, _predict(model), reply)
-
-
-def _rounded(product: Array) -> Array:
-    """The product, rounded: a compiler may not make one rounding of it and the sum that follows."""
-    return jnp.where(product == product, product, jnp.nan)
+    return Method(init, relaying.silent, Slots(rule), _stay, _predict(model), relaying.reply)
 
 
 def _stay(key: Array, state: State, shard: Shard) -> State:
