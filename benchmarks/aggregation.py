@@ -32,7 +32,7 @@ def contestants(topology: Topology, size: int) -> dict[str, Callable[[], Array]]
     rng = np.random.default_rng(0)
     sent = jnp.asarray(rng.normal(size=(topology.n, size)), jnp.float32)
     note = {"size": jnp.ones(topology.n)}
-    rule = Mean(equal())
+    rule = equal()
     slots = slots_of(topology)
     src, dst = topology.links.src[0], topology.links.dst[0]
     degree = jnp.bincount(dst, length=topology.n).astype(jnp.float32)[:, None]

@@ -59,7 +59,7 @@ def vector(model: Any, size: int) -> Method:
     def predict(key: Any, value: Any, x: Any) -> Any:
         return jnp.zeros((len(x), model.classes))
 
-    return Method(init, message, Mean(equal()), adapt, predict)
+    return Method(init, message, equal(), adapt, predict)
 
 
 def table() -> Table:

@@ -1,21 +1,18 @@
 """What a network must agree upon before it learns: a first phase, from exactly summed counts."""
 
-from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from peerwise.core import Array, Shard
 from peerwise.errors import BadSetting
 from peerwise.methods.total import server_total, total
-from peerwise.models.tan import chow_liu, pair_counts
+from peerwise.models.family import Phase
 from peerwise.shards import Shards
 from peerwise.simulate import simulate
 from peerwise.topology import Topology, from_graph, graph_of
 
-__all__ = ["summed", "tan_structure"]
+__all__ = ["phase_options", "summed"]
 
 
 def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any:
@@ -40,26 +37,9 @@ def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any
     return run.state.value["total"]
 
 
-@cache
-def _count_pairs(cardinalities: tuple[int, ...], classes: int) -> Any:
-    count = pair_counts(cardinalities, classes)
-
-    def counted(shard: Shard) -> Array:
-        return count(shard.x, shard.y, shard.weight)
-
-    return counted
-
-
-def tan_structure(
-    shards: Shards,
-    topology: Topology,
-    cardinalities: Sequence[int],
-    classes: int,
-    seed: int = 0,
-) -> np.ndarray:
-    """The parents [d] of TAN's tree, which every node finds for itself from the exact sum."""
-    cardinalities = tuple(int(r) for r in cardinalities)
-    pairs = np.asarray(summed(_count_pairs(cardinalities, classes), shards, topology, seed))
-    if (pairs != pairs[:1]).any():  # two nodes drew the same random name: once in a million runs
+def phase_options(phase: Phase, shards: Shards, topology: Topology, seed: int = 0) -> dict[str, Any]:
+    """The options of a model that every node finds for itself from the exact sum over all nodes."""
+    sums = np.asarray(summed(phase.count, shards, topology, seed))
+    if (sums != sums[:1]).any():  # two nodes drew the same random name: once in a million runs
         raise BadSetting("the nodes did not agree on a sum; run again with another seed")
-    return chow_liu(pairs[0], cardinalities)
+    return phase.options(sums[0])

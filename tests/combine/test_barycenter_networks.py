@@ -86,7 +86,7 @@ def all_charts(rules):
             for name, p in ((name, rule.chart.power) for name, rule in rules.items())
         }
 
-    return Mean(combine.data_size(True), Chart(each("to"), each("back"), power))
+    return Mean(combine.data_size(True).weigh, Chart(each("to"), each("back"), power))
 
 
 def all_slots(rules):

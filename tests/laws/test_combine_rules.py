@@ -273,7 +273,7 @@ def half_way():
     def step(own, mean):
         return jax.tree.map(lambda a, b: a + (b - a) / 2, own, mean)
 
-    return Mean(combine.equal(), step=step)
+    return Mean(combine.equal().weigh, step=step)
 
 
 def push_sum():
@@ -282,7 +282,7 @@ def push_sum():
 
 def variances():
     """GAA: the mean of means, and variances with squared weights (Jamoussi et al.)."""
-    return Mean(combine.data_size(), Chart(power={"mean": 1, "var": 2}))
+    return Mean(combine.data_size().weigh, Chart(power={"mean": 1, "var": 2}))
 
 
 def test_a_chart_is_where_the_mean_is_taken():

@@ -102,13 +102,13 @@ def talking(combine):
 
 CASES |= {
     "only talking, metropolis on a lossy tree": Case(
-        talking(Mean(combine.metropolis())), even, topologies.metropolis(TREE), LOSSY
+        talking(combine.metropolis()), even, topologies.metropolis(TREE), LOSSY
     ),
     "only talking, metropolis on a late server": Case(
-        talking(Mean(combine.metropolis())), even, topologies.metropolis(topologies.server(N)), LATE
+        talking(combine.metropolis()), even, topologies.metropolis(topologies.server(N)), LATE
     ),
     "only talking, data size around a hub of many": Case(
-        talking(Mean(combine.data_size())), pack(*rows([1, 2] * 33)), topologies.star(66), rounds=2
+        talking(combine.data_size()), pack(*rows([1, 2] * 33)), topologies.star(66), rounds=2
     ),
     "median on a lossy star": Case(talking(combine.median()), even, topologies.star(N), LOSSY),
 }

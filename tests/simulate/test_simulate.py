@@ -55,7 +55,7 @@ def listener(rule, value=lambda key, shard: shard.x[0]):
     return Method(init, message, rule, lambda key, state, shard: state, None)
 
 
-TALK = listener(Mean(combine.equal()))
+TALK = listener(combine.equal())
 
 
 def leaves(run):
@@ -444,7 +444,7 @@ def test_a_broken_note_silences_its_message_too():
         size = jnp.where(state.value[0] == 2, jnp.nan, 1.0)
         return Message(state.value, {"size": size})
 
-    method = listener(Mean(combine.data_size()))._replace(message=message)
+    method = listener(combine.data_size())._replace(message=message)
     x = np.arange(2.0 * N).reshape(N, 2)  # node 1 holds (2, 3)
     each = pack(x, np.zeros(N), np.arange(N)[:, None])
     got = np.asarray(simulate(method, each, topologies.chain(N), 1).state.value)
@@ -480,7 +480,7 @@ def test_on_a_server_a_broken_message_is_left_out_of_the_total():
 
 def test_lost_metropolis_weight_returns_to_the_node():
     graph = topologies.metropolis(topologies.chain(N))
-    method = listener(Mean(combine.metropolis()))
+    method = listener(combine.metropolis())
     x = np.arange(2.0 * N).reshape(N, 2)
     each = pack(x, np.zeros(N), np.arange(N)[:, None])
     silent = simulate(method, each, graph, 3, channel=erasure(0.0))

@@ -6,7 +6,7 @@ up or replayed from any round, and a link has the same luck in every runtime.
 """
 
 from peerwise.channel.late import delay, random_delay
-from peerwise.channel.loss import Channel, erasure, perfect
+from peerwise.channel.loss import Channel, erasure, perfect, quiet_node
 from peerwise.channel.spells import bursty, churn
 from peerwise.channel.tape import record, trace
 from peerwise.channel.turns import both
@@ -19,6 +19,7 @@ __all__ = [
     "delay",
     "erasure",
     "perfect",
+    "quiet_node",
     "random_delay",
     "record",
     "trace",

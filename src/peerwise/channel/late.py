@@ -1,14 +1,16 @@
 """Messages that take their time."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from jax.tree_util import Partial
 
 from peerwise.channel.loss import Channel, Sent, luck, number
 from peerwise.core import Array, Links
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
 
@@ -48,7 +50,8 @@ def _random(
     return _aged(links, *jax.lax.fori_loop(0, longest + 1, newer, nothing))
 
 
-def delay(rounds: int = 1) -> Channel:
+@declares("channel")
+def delay(*, rounds: Annotated[int, Ge(0), "how late every message is"] = 1) -> Channel:
     """Every message arrives `rounds` rounds late; until the first is due nothing arrives.
 
     What a node says to itself is there at once.
@@ -60,7 +63,13 @@ def delay(rounds: int = 1) -> Channel:
     return Channel(Partial(_late, jnp.asarray(rounds, jnp.int32)), lag=rounds)
 
 
-def random_delay(q: float = 0.5, longest: int = 8, hold: bool = False) -> Channel:
+@declares("channel")
+def random_delay(
+    *,
+    q: Annotated[float, Gt(0), Le(1), "probability of arrival in each round"] = 0.5,
+    longest: Annotated[int, Ge(0), "rounds that a message is late at most"] = 8,
+    hold: Annotated[bool, "the newest message is heard again in a silent round"] = False,
+) -> Channel:
     """Every message is late by a random number of rounds, 0 to `longest`.
 
     In each round a message on its way arrives with probability q: it is d rounds late with a

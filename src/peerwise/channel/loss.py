@@ -2,20 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge, Le
 from jax.tree_util import Partial
 
 from peerwise.core import Array, Links
+from peerwise.declare import declares, gives
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.topology import Topology
 
 __all__ = [
     "Channel",
-    "Named",
+    "Members",
     "Sent",
     "draws",
     "erasure",
@@ -24,13 +26,14 @@ __all__ = [
     "luck",
     "number",
     "perfect",
+    "quiet_node",
 ]
 
 # What a late channel is told of those before it: round, links -> the links that took a message then
 Sent: TypeAlias = Callable[[Array, Links], Links]
 
 
-class Named(NamedTuple):
+class Members(NamedTuple):
     """The nodes that a channel speaks of: the topology must have them."""
 
     what: str
@@ -72,7 +75,7 @@ class Channel:
     draw: Partial  # key, t, links -> links
     lag: int = field(default=0, metadata={"static": True})  # the largest age that draw gives
     rounds: int | None = field(default=None, metadata={"static": True})  # the most it can be run
-    named: tuple[Named, ...] = field(default=(), metadata={"static": True})
+    named: tuple[Members, ...] = field(default=(), metadata={"static": True})
 
     def __call__(self, key: Array, t: Array | int, links: Links) -> Links:
         """The links of round t as they arrive; t counts from 0."""
@@ -88,6 +91,9 @@ class Channel:
             )
         for nodes in self.named:
             nodes.check(topology)
+
+
+gives("channel", Channel)
 
 
 @jax.jit  # one program instead of many small ones where the caller is not compiled
@@ -154,6 +160,7 @@ def _erase(q: Array, key: Array, t: Array, links: Links) -> Links:
     return keep(links, luck(key, t, links) < q)
 
 
+@declares("channel")
 def perfect() -> Channel:
     """Every message arrives in its round.
 
@@ -163,7 +170,14 @@ def perfect() -> Channel:
     return Channel(Partial(_unchanged))
 
 
-def erasure(q: Any = 1.0, by: str | None = None) -> Channel:
+@declares("channel")
+def erasure(
+    *,
+    q: Annotated[Any, "probability that a message arrives"] = 1.0,
+    by: Annotated[
+        Literal["sender", "receiver"] | None, "whose probabilities an array of q holds (Python only)"
+    ] = None,
+) -> Channel:
     """Every directed link delivers with probability q, anew each round.
 
     q is one number; or [n, n], where q[src, dst] is the link's own; or [n] with `by="sender"` or
@@ -184,12 +198,23 @@ def erasure(q: Any = 1.0, by: str | None = None) -> Channel:
         return Channel(Partial(_erase, jnp.asarray(given, jnp.float32)))
     senders, receivers = given.shape[0], given.shape[-1]
     if by is None:
-        named = Named("q", senders, receivers)
+        named = Members("q", senders, receivers)
     elif by == "sender":
-        named, given = Named("q", senders, None), given[:, None]
+        named, given = Members("q", senders, None), given[:, None]
     else:
-        named, given = Named("q", None, receivers), given[None, :]
+        named, given = Members("q", None, receivers), given[None, :]
     return Channel(Partial(_erase, jnp.asarray(given, jnp.float32)), named=(named,))
+
+
+@declares("channel")
+def quiet_node(
+    nodes: int,
+    *,
+    q: Annotated[float, Ge(0), Le(1), "probability that a message arrives"] = 1.0,
+    quiet: Annotated[float, Ge(0), Le(1), "the same for what node 0 sends"] = 0.05,
+) -> Channel:
+    """Every directed link delivers with probability q, and those from node 0 with `quiet`."""
+    return erasure(q=np.where(np.arange(nodes) == 0, quiet, q), by="sender")
 
 
 def _probabilities(q: Any) -> np.ndarray:

@@ -1,15 +1,16 @@
 """Good spells and bad ones: links that fail in bursts, nodes that come and go."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge, Le
 from jax.tree_util import Partial
 
 from peerwise.channel.loss import Channel, draws, keep, keys, luck, number
 from peerwise.core import Array, Links
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
 
@@ -100,8 +101,13 @@ def _churn(law: _Law, steady: Array, key: Array, t: Array, links: Links) -> Link
     return keep(links, up[: links.src.size] & up[links.src.size :])
 
 
+@declares("channel")
 def bursty(
-    good: float = 20.0, bad: float = 5.0, q_good: float = 1.0, q_bad: float = 0.0
+    *,
+    good: Annotated[float, "mean length of a good spell in rounds"] = 20.0,
+    bad: Annotated[float, "mean length of a bad spell in rounds"] = 5.0,
+    q_good: Annotated[float, Ge(0), Le(1), "probability of arrival in a good spell"] = 1.0,
+    q_bad: Annotated[float, Ge(0), Le(1), "probability of arrival in a bad spell"] = 0.0,
 ) -> Channel:
     """Every directed link has good and bad spells: Gilbert (1960), Elliott (1963).
 
@@ -119,7 +125,13 @@ def bursty(
     return Channel(Partial(_burst, law, *(jnp.asarray(q, jnp.float32) for q in qs)))
 
 
-def churn(up: float = 50.0, down: float = 10.0, steady: int | Sequence[int] = ()) -> Channel:
+@declares("channel")
+def churn(
+    *,
+    up: Annotated[float, "mean time that a node is up, in rounds"] = 50.0,
+    down: Annotated[float, "mean time that a node is down, in rounds"] = 10.0,
+    steady: Annotated[tuple[int, ...], "nodes that are always up"] = (),
+) -> Channel:
     """Nodes come and go; a link works when both its ends are up.
 
     `up` and `down` are mean times in rounds, which are geometric; at any time up / (up + down) of
@@ -131,6 +143,5 @@ def churn(up: float = 50.0, down: float = 10.0, steady: int | Sequence[int] = ()
     [0, 3]
     """
     law = _law(("up", "down"), up, down)
-    nodes = [steady] if isinstance(steady, int | np.integer) else list(steady)
-    nodes = [whole("a steady node", node, 0) for node in nodes]
+    nodes = [whole("a steady node", node, 0) for node in steady]
     return Channel(Partial(_churn, law, jnp.asarray(nodes, jnp.int32)))

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from annotated_types import Ge
 from jax.tree_util import Partial
 
-from peerwise.channel.loss import Channel, Named, Sent, keep, luck
+from peerwise.channel.loss import Channel, Members, Sent, keep, luck
 from peerwise.core import Array, Links
+from peerwise.declare import declares
 from peerwise.errors import BadFile, BadSetting
 from peerwise.topology import Topology
 from peerwise.topology.links import whole
@@ -149,7 +151,12 @@ def _last_of(rounds: np.ndarray, what: str) -> int:
     return last
 
 
-def trace(source: str | Path | pd.DataFrame, nodes: int | None = None) -> Channel:
+@declares("channel")
+def trace(
+    *,
+    source: Annotated[Any, "a .csv or .parquet file (or, in Python, a data frame)"],
+    nodes: Annotated[int | None, Ge(1), "how many nodes there are, a server included"] = None,
+) -> Channel:
     """What a recorded trace says: a table with a row for each round, src and dst.
 
     `source` is a data frame or a .csv or .parquet file. Rounds count from 1. A column `arrived`
@@ -190,7 +197,7 @@ def trace(source: str | Path | pd.DataFrame, nodes: int | None = None) -> Channe
         Partial(_replay, *tape, jnp.asarray(n, jnp.int32)),
         lag=int(age.max()),
         rounds=last,
-        named=(Named("the trace", int(src.max()) + 1, int(dst.max()) + 1, some=True),),
+        named=(Members("the trace", int(src.max()) + 1, int(dst.max()) + 1, some=True),),
     )
 
 

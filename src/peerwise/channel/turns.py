@@ -1,10 +1,13 @@
 """Channels one after the other."""
 
+from typing import Annotated, Any
+
 import jax
 from jax.tree_util import Partial
 
 from peerwise.channel.loss import Channel, Sent
 from peerwise.core import Array, Links
+from peerwise.declare import Named, declares
 from peerwise.errors import BadSetting
 
 __all__ = ["both"]
@@ -37,6 +40,14 @@ def _in_turn(
     for i, channel in enumerate(after, len(before) + 1):
         links = channel(key_of(i), t, links)
     return links
+
+
+@declares("channel", name="both")
+def _both(
+    *, channels: Annotated[tuple[Any, ...], Named("channel"), "channels, in their order"] = ()
+) -> Channel:
+    """Channels one after the other: a message arrives if it gets through all of them."""
+    return both(*channels)
 
 
 def both(*channels: Channel) -> Channel:

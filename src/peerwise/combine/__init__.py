@@ -12,6 +12,7 @@ from peerwise.combine.full import FullGaussian as FullGaussian
 from peerwise.combine.full import full_barycenter
 from peerwise.combine.full import full_barycenter_of as full_barycenter_of
 from peerwise.combine.slots import median, trimmed_mean
+from peerwise.combine.step import decdiff
 from peerwise.combine.weigh import alone, cfa, data_size, equal, metropolis, worst
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "barycenter",
     "cfa",
     "data_size",
+    "decdiff",
     "equal",
     "full_barycenter",
     "median",

@@ -10,7 +10,7 @@ variance, coordinate by coordinate; at alpha = 1 these are the moments of the mi
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,9 @@ import numpy as np
 
 from peerwise.combine.barycenter import BARYCENTERS, check_variances, is_gaussian
 from peerwise.combine.slots import heard_values, weighted_mean
-from peerwise.combine.weigh import Weigh, data_size
+from peerwise.combine.weigh import Rule
 from peerwise.core import Array, Gaussian, Inbox, Slots, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 
 __all__ = ["alpha_barycenter", "alpha_barycenter_of"]
@@ -150,8 +151,13 @@ def _check_alpha(alpha: float) -> float:
     return float(alpha)
 
 
+@declares("rule")
 @cache
-def alpha_barycenter(alpha: float = 0.5, weigh: Weigh | None = None) -> Slots:
+def alpha_barycenter(
+    *,
+    alpha: Annotated[float, "of the divergence: 0 reverse KL, 1/2 Hellinger, 1 KL"] = 0.5,
+    weigh: Annotated[Rule, "how posteriors are weighted"] = "data_size",
+) -> Slots:
     """The alpha-barycenter of the posteriors heard and the node's own, as a Gaussian.
 
     `alpha`: 0 reverse Kullback-Leibler, 1/2 Hellinger, 1 Kullback-Leibler, or any other number.
@@ -171,7 +177,7 @@ def alpha_barycenter(alpha: float = 0.5, weigh: Weigh | None = None) -> Slots:
 
         return jax.tree.map(one, values, is_leaf=is_gaussian)
 
-    return Slots(rule, data_size(True) if weigh is None else weigh)
+    return Slots(rule, weigh.weigh)
 
 
 def alpha_barycenter_of(

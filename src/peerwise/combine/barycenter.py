@@ -8,14 +8,15 @@ barycenter; other weights, known for sure, are averaged as they are.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise.combine.weigh import Weigh, data_size
+from peerwise.combine.weigh import Rule
 from peerwise.core import Array, Chart, Gaussian, Mean, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
 __all__ = [
@@ -119,14 +120,22 @@ def _chart(name: str) -> Chart:
     return Chart(to, back, power)
 
 
+@declares("rule")
 @cache
-def barycenter(name: str = "rkl", weigh: Weigh | None = None) -> Mean:
+def barycenter(
+    *,
+    divergence: Annotated[
+        Literal["rkl", "w2", "kl", "eaa", "gaa", "gaa_normalised", "aalv"],
+        "what the merged posterior makes small",
+    ] = "rkl",
+    weigh: Annotated[Rule, "how posteriors are weighted"] = "data_size",
+) -> Mean:
     """The barycenter of the posteriors heard and the node's own, by data size and trust.
 
-    `name`: one of `BARYCENTERS`. With another `weigh` rule, e.g. `cfa(0.5)`, a node gives its own
-    posterior a share of its own: a personal model.
+    `divergence`: one of `BARYCENTERS`. With another `weigh`, e.g. `cfa(epsilon=0.5)`, a node gives
+    its own posterior a fixed share: a personal model.
     """
-    return Mean(data_size(True) if weigh is None else weigh, _chart(name))
+    return Mean(weigh.weigh, _chart(divergence))
 
 
 def check_gaussians(mean: Any, variance: Any, weights: Any) -> tuple[np.ndarray, ...]:

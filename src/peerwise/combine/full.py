@@ -7,7 +7,7 @@ the iteration of Álvarez-Esteban, del Barrio, Cuesta-Albertos and Matrán (2016
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,9 @@ import numpy as np
 
 from peerwise.combine.barycenter import BARYCENTERS, barycenter, check_gaussians, is_gaussian
 from peerwise.combine.slots import heard_values, weighted_mean
-from peerwise.combine.weigh import Weigh, data_size
+from peerwise.combine.weigh import Rule
 from peerwise.core import Array, Chart, Gaussian, Inbox, Mean, Slots, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
 __all__ = ["FULL", "FullGaussian", "full_barycenter", "full_barycenter_of"]
@@ -105,7 +106,7 @@ _CHARTS: dict[str, tuple[Function, Function]] = {
 def _chart(name: str) -> Chart:
     """Full Gaussians in their chart, and independent ones in theirs."""
     to_full, from_full = _CHARTS[name]
-    independent = barycenter(name).chart
+    independent = barycenter(divergence=name).chart
 
     def to(value: Tree) -> Tree:
         def one(part: Any) -> Any:
@@ -163,18 +164,24 @@ def _check_name(name: str) -> str:
     return name
 
 
+@declares("rule")
 @cache
-def full_barycenter(name: str = "rkl", weigh: Weigh | None = None) -> Mean | Slots:
+def full_barycenter(
+    *,
+    divergence: Annotated[
+        Literal["rkl", "w2", "kl"], "what the merged posterior makes small"
+    ] = "rkl",
+    weigh: Annotated[Rule, "how posteriors are weighted"] = "data_size",
+) -> Mean | Slots:
     """The barycenter of Gaussians with full covariances, by data size and trust.
 
-    `name`: one of `FULL`: reverse Kullback-Leibler, squared Wasserstein-2, Kullback-Leibler. A
+    `divergence`: one of `FULL`: reverse Kullback-Leibler, squared Wasserstein-2, Kullback-Leibler. A
     model's `FullGaussian` parts are merged so, its `core.Gaussian` parts by the same divergence,
     and other weights are averaged. `weigh`: as in `barycenter`.
     """
-    weigh = data_size(True) if weigh is None else weigh
-    if _check_name(name) == "w2":
-        return Slots(_wasserstein_rule, weigh)
-    return Mean(weigh, _chart(name))
+    if divergence == "w2":
+        return Slots(_wasserstein_rule, weigh.weigh)
+    return Mean(weigh.weigh, _chart(divergence))
 
 
 def _check_covariances(mean: Any, covariance: Any, weights: Any) -> tuple[np.ndarray, ...]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge
 
 from peerwise.core import Array, Inbox, Slots, Tree
-from peerwise.errors import BadSetting
+from peerwise.declare import declares
 
 __all__ = ["heard_values", "median", "trimmed_mean", "weighted_mean"]
 
@@ -51,6 +53,7 @@ def _coordinate_wise(leaf: Callable[[Array, Array, Array], Array]) -> Slots:
     return Slots(rule)
 
 
+@declares("rule")
 @cache
 def median() -> Slots:
     """Coordinate-wise median of the node's own value and those heard."""
@@ -62,16 +65,16 @@ def median() -> Slots:
     return _coordinate_wise(leaf)
 
 
+@declares("rule")
 @cache
-def trimmed_mean(trim: int = 1) -> Slots:
+def trimmed_mean(
+    *, trim: Annotated[int, Ge(0), "how many values are left out at either end"] = 1
+) -> Slots:
     """Coordinate-wise mean without the `trim` largest and smallest values.
 
     Yin et al. (2018), over the node itself and the neighbours heard.
     A node that hears too few to trim keeps its own value.
     """
-    if trim < 0:
-        raise BadSetting(f"trim must be 0 or more, got {trim}")
-
     def leaf(heard: Array, own: Array, messages: Array) -> Array:
         rank = jnp.arange(heard.size)
         kept = (rank >= trim) & (rank < heard.sum() - trim)

@@ -1,16 +1,24 @@
-"""Steps: where a node goes from its own value when it knows the mean of its neighbours."""
+"""DecDiff's step: where a node goes from its own value when it knows its neighbours' mean."""
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge
 
-from peerwise.core import Array, Tree
+from peerwise.combine.weigh import data_size
+from peerwise.core import Array, Mean, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["Step", "toward"]
+__all__ = ["Norm", "Softening", "Step", "decdiff", "toward"]
+
+Norm: TypeAlias = Annotated[
+    Literal["tensor", "global"], "distance of each tensor by itself, or of all together"
+]
+Softening: TypeAlias = Annotated[float, Ge(1), "softens the step: distance / (distance + s)"]
 
 Step: TypeAlias = Callable[[Tree, Tree], Tree]  # own, mean -> value
 
@@ -41,3 +49,10 @@ def toward(s: float = 1.0, norm: str = "tensor") -> Step:
         return jax.tree.map(move, own, apart, squares)
 
     return step
+
+
+@declares("rule")
+@cache
+def decdiff(*, s: Softening = 1.0, norm: Norm = "tensor") -> Mean:
+    """A bounded step towards the neighbours' mean, by data size and trust (equation 5)."""
+    return data_size(include_self=False)._replace(step=toward(s, norm))

@@ -1,53 +1,63 @@
-"""Weigh rules: how much a node listens to itself and to each slot of its inbox.
+"""Rules that take a weighted mean: how much a node listens to itself and to each neighbour.
 
-A rule returns weights that need not sum to one. Slots of link weight 0 are silenced by the runtime.
+A rule's `weigh` returns weights that need not sum to one. The runtime silences slots of link weight
+0. A `weigh` function names what senders must attach in its attribute `note`, and the kind of links
+that it needs in `links`.
 """
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import jax.numpy as jnp
+from annotated_types import Gt, Le
 
-from peerwise.core import Array, Inbox
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.core import Array, Inbox, Mean, Slots
+from peerwise.declare import Named, declares, gives
 
-__all__ = ["alone", "cfa", "data_size", "equal", "metropolis", "worst"]
+__all__ = ["Rule", "alone", "cfa", "data_size", "equal", "metropolis", "worst"]
 
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
+Share: TypeAlias = Annotated[float, Gt(0), Le(1)]
+Rule: TypeAlias = Annotated[Any, Named("rule"), "how a node combines what it heard"]
+IncludeSelf: TypeAlias = Annotated[bool, "the node counts among those it heard"]
+
+gives("rule", Mean, Slots)
 
 
+@declares("rule")
 @cache
-def equal(include_self: bool = False) -> Weigh:
+def equal(*, include_self: IncludeSelf = False) -> Mean:
     """Every neighbour heard counts the same, and so does the node itself when `include_self`."""
 
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         one = jnp.ones_like(inbox.weight)
         return jnp.asarray(float(include_self), inbox.weight.dtype), one
 
-    return weigh
+    return Mean(weigh)
 
 
+@declares("rule")
 @cache
-def data_size(include_self: bool = True) -> Weigh:
+def data_size(*, include_self: IncludeSelf = True) -> Mean:
     """A neighbour counts by its number of rows (`note["size"]`) times the link's trust."""
 
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         return note["size"] * float(include_self), inbox.weight * inbox.note["size"]
 
-    return weigh
+    return _mean(weigh, note="size")
 
 
+@declares("rule")
 @cache
-def cfa(epsilon: float | None = None) -> Weigh:
+def cfa(
+    *, epsilon: Annotated[Share | None, "length of the step; none: 1 / (neighbours heard)"] = None
+) -> Mean:
     """A step of length epsilon towards the mean of the neighbours by data size and trust.
 
     Consensus-based federated averaging (Savazzi et al. 2020). None: 1 / (neighbours heard), as the
     DecDiff paper has it.
     """
-    if epsilon is not None and not 0 < epsilon <= 1:
-        raise BadSetting(f"epsilon must be above 0 and at most 1, got {epsilon}")
-
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         heard = inbox.weight > 0
         share = jnp.where(heard, inbox.weight * inbox.note["size"], 0)
@@ -56,30 +66,27 @@ def cfa(epsilon: float | None = None) -> Weigh:
         step = 1 / many if epsilon is None else jnp.full_like(many, epsilon)
         return 1 - step, step * share
 
-    return weigh
+    return _mean(weigh, note="size")
 
 
-QUANTILES = ("count", "lower", "linear", "higher")
-
-
+@declares("rule")
 @cache
-def worst(alpha: float = 0.3, quantile: str = "count", note: str = "loss") -> Weigh:
+def worst(
+    *,
+    alpha: Annotated[Share, "the share of worst losses that counts"] = 0.3,
+    quantile: Annotated[
+        Literal["count", "lower", "linear", "higher"], "how the share becomes a threshold"
+    ] = "count",
+) -> Mean:
     """Only those whose loss is at or above the value at risk, each the same (CVaR-CVaR).
 
-    Losses are what the senders attach and the node's own (`note`). The value at risk is the
-    smallest of the ceil(alpha x heard) largest ("count"), or the (1 - alpha)-quantile of all with
+    Losses are what the senders attach and the node's own. The value at risk is the smallest of the
+    ceil(alpha x heard) largest ("count"), or the (1 - alpha)-quantile of all with
     that interpolation; equal losses are kept together, so that the worst is always among them.
     """
-    if not 0 < alpha <= 1:
-        raise BadSetting(
-            f"alpha, the share of worst losses, must be above 0 and at most 1, got {alpha}"
-        )
-    if quantile not in QUANTILES:
-        raise UnknownName("quantile", quantile, QUANTILES)
-
     def weigh(own: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         heard = jnp.append(inbox.weight > 0, True)
-        losses = jnp.append(inbox.note[note], own[note].astype(inbox.note[note].dtype))
+        losses = jnp.append(inbox.note["loss"], own["loss"].astype(inbox.note["loss"].dtype))
         losses = jnp.where(heard & ~jnp.isnan(losses), losses, jnp.inf)
         rising, many = jnp.sort(losses), heard.sum()
         place = (many - 1) * (1 - alpha)
@@ -95,12 +102,12 @@ def worst(alpha: float = 0.3, quantile: str = "count", note: str = "loss") -> We
         chosen = (heard & (losses >= at_risk)).astype(inbox.weight.dtype)
         return chosen[-1], chosen[:-1]
 
-    weigh.note = note  # type: ignore[attr-defined]  # what senders must attach
-    return weigh
+    return _mean(weigh, note="loss")
 
 
+@declares("rule", needs=("metropolis",))
 @cache
-def metropolis() -> Weigh:
+def metropolis() -> Mean:
     """The links' own weights; what they leave of one, lost messages included, is the node's own.
 
     Needs links whose weights sum to at most one, as `topology.metropolis` gives them: the mixing
@@ -110,15 +117,21 @@ def metropolis() -> Weigh:
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         return jnp.maximum(1 - inbox.weight.sum(), 0), inbox.weight
 
-    weigh.links = "metropolis"  # type: ignore[attr-defined]  # checked against the topology
-    return weigh
+    return _mean(weigh, links="metropolis")
 
 
+@declares("rule")
 @cache
-def alone() -> Weigh:
+def alone() -> Mean:
     """The node listens to itself only."""
 
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         return jnp.ones((), inbox.weight.dtype), jnp.zeros_like(inbox.weight)
 
-    return weigh
+    return Mean(weigh)
+
+
+def _mean(weigh: Any, **marks: str) -> Mean:
+    for name, value in marks.items():
+        setattr(weigh, name, value)
+    return Mean(weigh)

@@ -1,7 +1,13 @@
 """The papers' algorithms, as compositions, and their centralised references."""
 
+from peerwise.methods.baselines import (
+    gaussian_nb,
+    logistic_regression,
+    sklearn_lda,
+    sklearn_qda,
+)
 from peerwise.methods.bayesian import ba_bfl
-from peerwise.methods.crc import crc, isolated, ml, rc
+from peerwise.methods.crc import crc, isolated, isolated_ml, ml, rc
 from peerwise.methods.diffusion import average_cvar, cta, cvar_cvar
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb
 from peerwise.methods.neural import (
@@ -31,10 +37,13 @@ __all__ = [
     "decdiff",
     "fedavg",
     "federated_nb",
+    "gaussian_nb",
     "gossip_nb",
     "gradient_tracking",
     "isolated",
+    "isolated_ml",
     "isolated_net",
+    "logistic_regression",
     "ml",
     "pooled_net",
     "private_crc",
@@ -42,4 +51,6 @@ __all__ = [
     "relay",
     "relay_gd",
     "robust_nb",
+    "sklearn_lda",
+    "sklearn_qda",
 ]

@@ -8,36 +8,48 @@ the centralised calibration RC (Theorem 1).
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge, Gt
 
-from peerwise.combine import weigh as weighing
-from peerwise.core import Array, Mean, Message, Method, Shard, State, Tree
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.combine.weigh import Rule, alone
+from peerwise.core import Array, Message, Method, Shard, State, Tree
+from peerwise.declare import declares, gives
+from peerwise.errors import BadSetting
 from peerwise.models.family import Model, log_posterior, statistics
 from peerwise.update.calibrate import calibrate, soft_error
 
-__all__ = ["crc", "isolated", "ml", "rc"]
+__all__ = ["Rate", "SampleSize", "crc", "isolated", "isolated_ml", "ml", "rc", "sample_size"]
+
+gives("method", Method)
+
+Rate: TypeAlias = Annotated[float, Gt(0), "learning rate; m0 is then rows / (lr nodes)"]
+SampleSize: TypeAlias = Annotated[
+    float | None, Gt(0), "equivalent sample size of the statistics, instead of lr"
+]
+Iterations: TypeAlias = Annotated[int, Ge(1), "local calibrations a round"]
+Start: TypeAlias = Annotated[Literal["uniform", "ml"], "where calibration starts"]
 
 
-def _positive(**values: float) -> None:
-    for name, value in values.items():
-        if not value > 0:
-            raise BadSetting(f"{name} must be greater than 0, got {value}")
+def sample_size(m0: float | None, lr: float, rows: int | None, nodes: int | None) -> float:
+    """m0 as given, or the one that moves the statistics of a mean node by lr a round."""
+    if m0 is not None:
+        return m0
+    if not rows or not nodes:
+        raise BadSetting("the rows of the whole network are not known, so lr gives no m0: give m0")
+    return rows / (lr * nodes)
 
 
 def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule: Any) -> Method:
     """Calibration of statistics between neighbours, from `start(shard)`."""
-    if iterations < 1:
-        raise BadSetting(f"iterations must be 1 or more, got {iterations}")
     update = calibrate(model, iterations)
-    # a pass over the rows more, so that only a rule that reads losses is told them
-    told = ("size", "loss") if getattr(rule, "note", None) == "loss" else ("size",)
+    # the loss costs a pass over the rows, so that only a rule that reads it is told
+    notes = ("size", "loss") if getattr(rule.weigh, "note", None) == "loss" else ("size",)
 
     def seen(value: Tree, shard: Shard) -> dict[str, Array]:
-        return {"loss": soft_error(model, value, shard)} if "loss" in told else {}
+        return {"loss": soft_error(model, value, shard)} if "loss" in notes else {}
 
     def init(key: Array, shard: Shard) -> State:
         memory = {"size": shard.weight.sum(), "guards": jnp.zeros((), jnp.int32)}
@@ -45,7 +57,7 @@ def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule:
         return State(value, {**memory, **seen(value, shard)})
 
     def message(key: Array, state: State) -> Message:
-        return Message(state.value, {name: state.memory[name] for name in told})
+        return Message(state.value, {name: state.memory[name] for name in notes})
 
     def adapt(key: Array, state: State, shard: Shard) -> State:
         value, guards = update(state.value, shard)
@@ -55,68 +67,39 @@ def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule:
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value, x)
 
-    return Method(init, message, Mean(rule), adapt, predict)
+    return Method(init, message, rule, adapt, predict)
 
 
+@declares("method")
 @cache
 def crc(
     model: Model,
-    *,
-    m0: float | None = None,
-    lr: float | None = None,
     rows: int | None = None,
     nodes: int | None = None,
-    iterations: int = 1,
-    include_self: bool = False,
-    weigh: str | weighing.Weigh = "equal",
-    alpha: float = 0.3,
+    *,
+    lr: Rate = 0.05,
+    m0: SampleSize = None,
+    iterations: Iterations = 1,
+    rule: Rule = "equal",
 ) -> Method:
     """CRC: average what the neighbours say, then calibrate on one's own rows.
 
     `m0` is the equivalent sample size of the statistics, their inertia: a node of m_v rows moves
-    them by m_v / m0. Give it, or `lr` with the network's `rows` and `nodes`: then
-    m0 = rows / (lr nodes).
-    `weigh`: "equal" (the paper's), "metropolis" (needs `topology.metropolis`), "data_size", "worst"
-    (only the share `alpha` of the largest soft errors, the node's own among them, as CVaR-CVaR
-    selects), or a weigh rule. `include_self` is what Theorem 1 needs; the paper's Algorithm 2
-    leaves it out.
-    The same arguments give the same object, so the simulator does not compile twice.
+    them by m_v / m0. Without it `lr` and the network's `rows` and `nodes` give it.
+    `rule`: "equal" is the paper's; with `include_self` it is what Theorem 1 needs (Algorithm 2
+    leaves the node itself out); "worst" keeps only the share `alpha` of the largest soft errors, as
+    CVaR-CVaR selects. The same arguments give the same object, so that nothing is compiled twice.
     """
-    if (m0 is None) == (lr is None):
-        raise BadSetting("give either m0 or lr, not both and not neither")
-    if lr is not None:
-        if rows is None or nodes is None:
-            raise BadSetting("lr needs the network's rows and nodes: m0 = rows / (lr nodes)")
-        _positive(lr=lr, rows=rows, nodes=nodes)
-        m0 = rows / (lr * nodes)
-    assert m0 is not None
-    _positive(m0=m0)
+    size = sample_size(m0, lr, rows, nodes)
 
     def start(shard: Shard) -> Tree:
-        return model.uniform(m0, shard.x.dtype)
+        return model.uniform(size, shard.x.dtype)
 
-    return _method(model, start, iterations, _weigh_rule(weigh, include_self, alpha))
-
-
-def _weigh_rule(weigh: str | weighing.Weigh, include_self: bool, alpha: float) -> weighing.Weigh:
-    if callable(weigh):
-        return weigh
-    rules: dict[str, Callable[[], weighing.Weigh]] = {
-        "equal": lambda: weighing.equal(include_self),
-        "data_size": lambda: weighing.data_size(include_self),
-        "metropolis": weighing.metropolis,
-        "worst": lambda: weighing.worst(alpha),
-    }
-    if weigh not in rules:
-        raise UnknownName("weigh rule", weigh, rules)
-    return rules[weigh]()
+    return _method(model, start, iterations, rule)
 
 
 def _own_start(model: Model, lr: float, start: str) -> Callable[[Shard], Tree]:
     """Statistics worth m_v / lr rows: adding the shard's own then moves them by lr, as RC does."""
-    _positive(lr=lr)
-    if start not in ("uniform", "ml"):
-        raise UnknownName("start", start, ["uniform", "ml"])
 
     def make(shard: Shard) -> Tree:
         if start == "ml":
@@ -127,16 +110,24 @@ def _own_start(model: Model, lr: float, start: str) -> Callable[[Shard], Tree]:
     return make
 
 
+@declares("method", place="alone")
 @cache
 def isolated(
-    model: Model, *, lr: float = 0.05, iterations: int = 1, start: str = "uniform"
+    model: Model, *, lr: Rate = 0.05, iterations: Iterations = 1, start: Start = "uniform"
 ) -> Method:
     """Every node calibrates alone, whatever the network: what joining it should improve upon."""
-    return _method(model, _own_start(model, lr, start), iterations, weighing.alone())
+    return _method(model, _own_start(model, lr, start), iterations, alone())
 
 
+@declares("method", place="pooled", reference=True)
 @cache
-def rc(model: Model, *, lr: float = 0.05, start: str = "uniform", iterate: str = "last") -> Method:
+def rc(
+    model: Model,
+    *,
+    lr: Rate = 0.05,
+    start: Start = "uniform",
+    iterate: Annotated[Literal["last", "best"], "which iterate counts"] = "last",
+) -> Method:
     """RC (Algorithm 1): calibration of one node, meant for all rows pooled on it.
 
     `start`: "uniform" (what Theorem 1 compares with) or "ml" (as Algorithm 1 is printed).
@@ -145,8 +136,6 @@ def rc(model: Model, *, lr: float = 0.05, start: str = "uniform", iterate: str =
     last = isolated(model, lr=lr, start=start)
     if iterate == "last":
         return last
-    if iterate != "best":
-        raise UnknownName("iterate", iterate, ["last", "best"])
 
     def init(key: Array, shard: Shard) -> State:
         state = last.init(key, shard)
@@ -171,8 +160,9 @@ def rc(model: Model, *, lr: float = 0.05, start: str = "uniform", iterate: str =
     return Method(init, message, last.combine, adapt, predict)
 
 
+@declares("method", place="alone", rounds=0)
 @cache
-def ml(model: Model) -> Method:
+def isolated_ml(model: Model) -> Method:
     """Maximum likelihood of each node's own rows: one pass, nothing to calibrate."""
     base = isolated(model)
 
@@ -183,3 +173,9 @@ def ml(model: Model) -> Method:
         return state
 
     return base._replace(init=init, adapt=adapt)
+
+
+@declares("method", place="pooled", rounds=0)
+def ml(model: Model) -> Method:
+    """Maximum likelihood of all rows pooled: one pass, nothing to calibrate."""
+    return isolated_ml(model)

@@ -6,86 +6,98 @@ risk-aware variants train on the conditional value at risk, and may combine only
 are worst off. Weights are those of what was heard: a lost message leaves no hole.
 """
 
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from peerwise.combine import weigh as weighing
-from peerwise.core import Mean, Method
-from peerwise.errors import UnknownName
+from annotated_types import Ge, Gt, Le
+
+from peerwise.combine.weigh import Rule, worst
+from peerwise.core import Method
+from peerwise.declare import declares
 from peerwise.methods.neural import trained
 from peerwise.nets.net import Net
-from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.risk import check_alpha, tail
+from peerwise.update.losses import LossOption
+from peerwise.update.risk import tail
+from peerwise.update.training import Training
 
-__all__ = ["average_cvar", "cta", "cvar_cvar"]
+__all__ = ["RiskOptions", "average_cvar", "cta", "cvar_cvar"]
 
-ORDERS = ("cta", "atc")
+Order: TypeAlias = Annotated[Literal["cta", "atc"], "combine then adapt, or adapt then combine"]
+DIFFUSION = Training(steps=10, batch=100, momentum=0.0)
 
 
+class RiskOptions(NamedTuple):
+    """What makes training risk-aware; alpha = 1 is the plain mean."""
+
+    alpha: Annotated[float, Gt(0), Le(1), "the share of worst losses"] = 0.3
+    smooth: Annotated[bool, "softplus instead of the positive part"] = True
+    gamma: Annotated[float, Ge(0), Le(1), "share of the mean in what is made small"] = 0.0
+    lr_t: Annotated[float | None, Gt(0), "learning rate of the threshold; none: lr"] = None
+
+    def objective(self) -> dict[str, Any]:
+        """The risk as `trained` takes it."""
+        if self.alpha == 1:
+            return {}
+        return {"risk": tail(self.alpha, self.smooth, self.gamma), "lr_t": self.lr_t}
+
+
+@declares("method")
 def cta(
-    net: Net, *, loss: Loss | None = None, order: str = "cta", weigh: Any = None, **training: Any
+    net: Net,
+    *,
+    order: Order = "cta",
+    rule: Rule = {"name": "equal", "include_self": True},  # noqa: B006
+    loss: LossOption = "cross_entropy",
+    training: Training = DIFFUSION,
 ) -> Method:
     """Combine then adapt: the mean of oneself and all neighbours heard, then local steps.
 
     `order="atc"` (adapt then combine) trains before it first speaks; read it after "combine".
-    `weigh`: another rule of combination, e.g. Metropolis. All nodes begin alike.
+    `rule`: another rule of combination, e.g. "metropolis". All nodes begin alike.
     """
-    return _diffusion(net, loss, order, weigh or weighing.equal(True), training)
+    return _diffusion(net, loss, order, rule, training)
 
 
+@declares("method")
 def average_cvar(
     net: Net,
     *,
-    alpha: float = 0.3,
-    smooth: bool = True,
-    gamma: float = 0.0,
-    lr_t: float | None = None,
-    loss: Loss | None = None,
-    order: str = "cta",
-    weigh: Any = None,
-    **training: Any,
+    risk: RiskOptions = RiskOptions(),
+    order: Order = "cta",
+    rule: Rule = {"name": "equal", "include_self": True},  # noqa: B006
+    loss: LossOption = "cross_entropy",
+    training: Training = DIFFUSION,
 ) -> Method:
     """CTA on the conditional value at risk, with a threshold t mixed like the weights (eq. 7).
 
     alpha = 1 is `cta`. A lone node's step is up to 1 / alpha times as long: compare with `cta` at a
     learning rate of lr / alpha.
     """
-    risk = _risk(alpha, smooth, gamma, lr_t)
-    return _diffusion(net, loss, order, weigh or weighing.equal(True), {**training, **risk})
+    return _diffusion(net, loss, order, rule, training, **risk.objective())
 
 
+@declares("method")
 def cvar_cvar(
     net: Net,
     *,
-    alpha: float = 0.3,
-    quantile: str = "count",
-    smooth: bool = True,
-    gamma: float = 0.0,
-    lr_t: float | None = None,
-    loss: Loss | None = None,
-    order: str = "cta",
-    **training: Any,
+    risk: RiskOptions = RiskOptions(),
+    quantile: Annotated[
+        Literal["count", "lower", "linear", "higher"], "how the share becomes a threshold"
+    ] = "count",
+    order: Order = "cta",
+    loss: LossOption = "cross_entropy",
+    training: Training = DIFFUSION,
 ) -> Method:
     """As `average_cvar`, and only the models of the worst losses heard are combined (eq. 10).
 
     A node tells its loss with its weights. alpha = 1 is `cta`.
     """
-    risk = _risk(alpha, smooth, gamma, lr_t)
-    return _diffusion(net, loss, order, weighing.worst(alpha, quantile), {**training, **risk})
-
-
-def _risk(alpha: float, smooth: bool, gamma: float, lr_t: float | None) -> dict[str, Any]:
-    check_alpha(alpha)
-    return {} if alpha == 1 else {"risk": tail(alpha, smooth, gamma), "lr_t": lr_t}
+    rule = worst(alpha=risk.alpha, quantile=quantile)
+    return _diffusion(net, loss, order, rule, training, **risk.objective())
 
 
 def _diffusion(
-    net: Net, loss: Loss | None, order: str, weigh: Any, training: dict[str, Any]
+    net: Net, loss: Any, order: str, rule: Any, training: Training, **objective: Any
 ) -> Method:
-    if order not in ORDERS:
-        raise UnknownName("order", order, ORDERS)
-    told = {"steps": 10, "batch": 100, "momentum": 0.0, **training}
-    if told.get("epochs") is not None:
-        told.pop("steps")
-    chosen = loss or cross_entropy()
-    options = tuple(sorted(told.items()))
-    return trained(net, chosen, Mean(weigh), "common", False, options, order == "atc")
+    if training.epochs != 1 and training.steps == DIFFUSION.steps:
+        training = training._replace(steps=None)  # epochs were asked for instead of the default
+    return trained(net, loss, rule, "common", training, order == "atc", **objective)

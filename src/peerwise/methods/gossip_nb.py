@@ -9,12 +9,14 @@ they hear (Algorithms 4 and 5). Whatever is done with a release costs no further
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Gt
 
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods import relaying
 from peerwise.models.family import Model, log_posterior, statistics
@@ -22,7 +24,7 @@ from peerwise.privacy.budget import Queries, check_epsilon, scales, split
 from peerwise.privacy.mechanism import laplace
 from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
 
-__all__ = ["COUNTERS", "clamped", "federated_nb", "gossip_nb", "never_silent", "release"]
+__all__ = ["clamped", "federated_nb", "gossip_nb", "never_silent", "release"]
 
 CLAMP = 1e-6  # what counts are clamped to at a node, where that is asked for
 Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
@@ -115,33 +117,33 @@ def clamped(s: Array, queries: Queries) -> Array:
     return jnp.maximum(s, least.reshape(*[1] * (s.ndim - 1), -1))
 
 
+@declares("method", place="server", rounds=1, releases="once")
 def federated_nb(
     model: Model,
+    draw: Release | None = None,
     *,
-    most_noise: float | None = None,
-    released: Release | None = None,
-    **options: Any,
+    most_noise: Annotated[
+        float | None, Gt(0), "nodes of a higher relative error are left out; an oracle's choice"
+    ] = None,
 ) -> Method:
     """Federated naive Bayes: the server adds up the nodes' releases (Algorithm 3), in one round.
 
-    For `topology.server`. `most_noise` leaves out nodes whose relative error (equation 28, which
-    only an oracle knows) is higher. Other options are those of `release`. Adding a node later
-    (equations 22 to 24) is adding its statistics.
+    For `topology.server`. `draw` is a `release`, by default one without noise. `most_noise` leaves
+    out nodes whose relative error (equation 28, which only an oracle knows) is higher. Adding a
+    node later (equations 22 to 24) is adding its statistics.
     """
-    draw = release(model, **options) if released is None else released
-    return _federated(model, draw, most_noise)
+    return _federated(model, draw or release(model), most_noise)
 
 
 @cache
 def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
-        noisy, told = draw(key, shard)
-        return State(noisy, told)
+        return State(*draw(key, shard))
 
     def message(key: Array, state: State) -> Message:
         # what an oracle knows is not to be sent, unless the experiment is about it
-        told = {} if most_noise is None else {"noise": state.memory["noise"]}
-        return Message(state.value, told)
+        note = {} if most_noise is None else {"noise": state.memory["noise"]}
+        return Message(state.value, note)
 
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         heard = (inbox.weight > 0).astype(inbox.weight.dtype)
@@ -152,38 +154,35 @@ def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
     return Method(init, message, Mean(weigh, total=True), _stay, _predict(model))
 
 
-# How Gossip naive Bayes counts what an estimate has seen.
-COUNTERS = ("printed", "total", "walk", "unnormalised", "push_sum", "cumulative", "relay")
+Counter = Literal["printed", "total", "walk", "unnormalised", "push_sum", "cumulative", "relay"]
 
 
+@declares("method", releases="once")
 def gossip_nb(
     model: Model,
-    *,
-    counter: str = "printed",
+    draw: Release | None = None,
     degree: int | None = None,
-    released: Release | None = None,
-    **options: Any,
+    *,
+    counter: Annotated[Counter, "how a node counts what an estimate has seen"] = "printed",
 ) -> Method:
     """Gossip naive Bayes: nodes merge the last two estimates they heard with their own release.
 
+    `draw` is a `release`, by default one without noise.
     `counter`: "printed" (Algorithm 4: t = t_recv + 1), "total" (t = t_prev + t_recv + 1, what the
     average has seen), "walk" (without the previous estimate: O(n) rounds), "unnormalised"
     (equation 25: numbers grow until they overflow); "push_sum" (Kempe, Dobra and Gehrke 2003:
     half of sum and weight goes to the peer; exact without loss, for `topology.pushes`);
     "cumulative" (push-sum on a fixed graph of at most `degree` neighbours whose messages carry
     all that was ever given: a lost one only delays); "relay" (the sum itself along a tree that
-    neighbours agree upon: exact after a few diameters, `relaying`; not the paper's). Other options
-    are those of `release`.
+    neighbours agree upon: exact after a few diameters, `relaying`; not the paper's).
     """
-    if counter not in COUNTERS:
-        raise UnknownName("counter", counter, COUNTERS)
-    if (counter == "cumulative") != (degree is not None):
-        raise BadSetting("degree, the most neighbours of a node, goes with counter='cumulative'")
-    draw = release(model, **options) if released is None else released
+    draw = draw or release(model)
     if counter == "push_sum":
         return _push_sum(model, draw)
     if counter == "cumulative":
-        return _cumulative(model, draw, int(degree or 0))
+        if degree is None:
+            raise BadSetting("counter 'cumulative' needs degree, the most neighbours of a node")
+        return _cumulative(model, draw, int(degree))
     if counter == "relay":
         return _relayed(model, draw)
     return _gossip(model, draw, counter)
@@ -192,11 +191,11 @@ def gossip_nb(
 @cache
 def _gossip(model: Model, draw: Release, counter: str) -> Method:
     def init(key: Array, shard: Shard) -> State:
-        own, told = draw(key, shard)
+        own, about = draw(key, shard)
         one, none = jnp.ones((), own.dtype), jnp.zeros((), own.dtype)
         nothing = {"estimate": jnp.zeros_like(own), "count": none}
         value = {"estimate": own, "count": one, "heard": nothing, "before": nothing}
-        return State(value, {**told, "own": own})
+        return State(value, {**about, "own": own})
 
     def message(key: Array, state: State) -> Message:
         return Message({k: state.value[k] for k in ("estimate", "count")}, {})
@@ -236,8 +235,8 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
 @cache
 def _push_sum(model: Model, draw: Release) -> Method:
     def init(key: Array, shard: Shard) -> State:
-        own, told = draw(key, shard)
-        return State({"estimate": own, "count": jnp.ones((), own.dtype)}, told)
+        own, about = draw(key, shard)
+        return State({"estimate": own, "count": jnp.ones((), own.dtype)}, about)
 
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {})
@@ -256,11 +255,11 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
     share = 1 / (degree + 1)
 
     def init(key: Array, shard: Shard) -> State:
-        own, told = draw(key, shard)
+        own, about = draw(key, shard)
         mass = {"estimate": own, "count": jnp.ones((), own.dtype)}
         zero = jax.tree.map(jnp.zeros_like, mass)
         value = {**mass, "given": zero, "got": zero, "neighbours": jnp.zeros((), own.dtype)}
-        return State(value, told)
+        return State(value, about)
 
     def message(key: Array, state: State) -> Message:
         return Message(jnp.zeros((), state.value["count"].dtype), {})
@@ -292,9 +291,9 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
 @cache
 def _relayed(model: Model, draw: Release) -> Method:
     def init(key: Array, shard: Shard) -> State:
-        own, told = draw(key, shard)
+        own, about = draw(key, shard)
         relay = relaying.begin(jax.random.fold_in(key, 1), own)
-        return State({"estimate": own, "count": relay["nodes"], "relay": relay}, told)
+        return State({"estimate": own, "count": relay["nodes"], "relay": relay}, about)
 
     def rule(value: dict[str, Tree], inbox: Inbox) -> dict[str, Tree]:
         relay = relaying.listened(value["relay"], inbox)

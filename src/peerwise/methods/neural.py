@@ -8,89 +8,124 @@ A node trains once before the first round.
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge, Gt, Le
 
-from peerwise.combine import weigh as weighing
-from peerwise.combine.step import toward
-from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, State, Tree
-from peerwise.errors import BadSetting, UnknownName
+from peerwise import combine
+from peerwise.combine.step import Norm, Softening
+from peerwise.combine.weigh import Rule, alone, data_size
+from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.declare import declares
 from peerwise.nets.net import Net, log_probabilities
-from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.sgd import Trained, gradient, trainer
+from peerwise.update.gradient import gradient
+from peerwise.update.losses import Loss, LossOption
+from peerwise.update.sgd import trainer
+from peerwise.update.training import Trained, Training
 
-__all__ = ["cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net"]
+__all__ = [
+    "Start", "cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net", "trained"
+]  # fmt: skip
 
-STARTS = ("own", "common")  # whether nodes begin with weights of their own
+Start: TypeAlias = Annotated[
+    Literal["own", "common"], "whether nodes begin with weights of their own or the same"
+]
+Epsilon: TypeAlias = Annotated[
+    float | None, Gt(0), Le(1), "share of the way to the mean; none: 1 / (neighbours heard)"
+]
 
 
-def decavg(net: Net, *, loss: Loss | None = None, start: str = "own", **training: Any) -> Method:
+@declares("method")
+def decavg(
+    net: Net,
+    *,
+    rule: Rule = "data_size",
+    start: Start = "own",
+    loss: LossOption = "cross_entropy",
+    training: Training = Training(),
+) -> Method:
     """The mean of the neighbours and the node itself, by data size and trust (equation 4).
 
     With weights of their own to start from (start="own") the paper calls it DecHetero. Equation 4
-    divides twice; this is the weighted mean that is meant. On a complete graph it is FedAvg.
+    divides twice; this is the weighted mean that is meant. On a complete graph it is FedAvg. With
+    another `rule` it is any decentralised averaging of nets: "median", "trimmed_mean", "metropolis".
     """
-    return _neural(net, loss, Mean(weighing.data_size(True)), start, **training)
+    return trained(net, loss, rule, start, training)
 
 
-def fedavg(net: Net, *, loss: Loss | None = None, **training: Any) -> Method:
+@declares("method", place="server")
+def fedavg(
+    net: Net, *, loss: LossOption = "cross_entropy", training: Training = Training()
+) -> Method:
     """Federated averaging on `topology.server`: a common start, the mean by data size."""
-    return _neural(net, loss, Mean(weighing.data_size(True)), "common", **training)
+    return trained(net, loss, data_size(), "common", training)
 
 
+@declares("method")
 def decdiff(
     net: Net,
     *,
-    s: float = 1.0,
-    norm: str = "tensor",
-    loss: Loss | None = None,
-    start: str = "own",
-    **training: Any,
+    s: Softening = 1.0,
+    norm: Norm = "tensor",
+    start: Start = "own",
+    loss: LossOption = "cross_entropy",
+    training: Training = Training(),
 ) -> Method:
     """DecDiff: a bounded step towards the neighbours' mean, by data size and trust (equation 5).
 
-    With `loss=update.losses.virtual_teacher(classes)` it is the paper's DecDiff+VT.
+    With `loss="virtual_teacher"` it is the paper's DecDiff+VT.
     """
-    rule = Mean(weighing.data_size(False), step=toward(s, norm))
-    return _neural(net, loss, rule, start, **training)
+    return trained(net, loss, combine.decdiff(s=s, norm=norm), start, training)
 
 
+@declares("method")
 def cfa(
     net: Net,
     *,
-    epsilon: float | None = None,
-    loss: Loss | None = None,
-    start: str = "own",
-    **training: Any,
+    epsilon: Epsilon = None,
+    start: Start = "own",
+    loss: LossOption = "cross_entropy",
+    training: Training = Training(),
 ) -> Method:
     """Consensus-based federated averaging: a share epsilon of the way to the neighbours' mean."""
-    return _neural(net, loss, Mean(weighing.cfa(epsilon)), start, **training)
+    return trained(net, loss, combine.cfa(epsilon=epsilon), start, training)
 
 
+@declares("method", place="alone")
 def isolated_net(
-    net: Net, *, loss: Loss | None = None, start: str = "own", **training: Any
+    net: Net,
+    *,
+    start: Start = "own",
+    loss: LossOption = "cross_entropy",
+    training: Training = Training(),
 ) -> Method:
     """Every node trains its net alone."""
-    return _neural(net, loss, Mean(weighing.alone()), start, **training)
+    return trained(net, loss, alone(), start, training)
 
 
-def pooled_net(net: Net, *, loss: Loss | None = None, **training: Any) -> Method:
+@declares("method", place="pooled", reference=True)
+def pooled_net(
+    net: Net, *, loss: LossOption = "cross_entropy", training: Training = Training()
+) -> Method:
     """One net trained on all rows at one place: the centralised reference."""
-    return isolated_net(net, loss=loss, **training)
+    return trained(net, loss, alone(), "own", training)
 
 
+@declares("method", needs=("replies",))
 def cfa_ge(
     net: Net,
     *,
-    epsilon: float | None = None,
-    step: float = 0.025,
-    smoothing: float | None = None,
-    rows: int | None = None,
-    loss: Loss | None = None,
-    start: str = "own",
-    **training: Any,
+    epsilon: Epsilon = None,
+    step: Annotated[float, Gt(0), "length of the step along the gradients returned"] = 0.025,
+    smoothing: Annotated[
+        float | None, Gt(0), Le(1), "share of the newest in their moving average; none: no average"
+    ] = None,
+    rows: Annotated[int | None, Ge(1), "rows that a neighbour uses for a gradient at most"] = None,
+    start: Start = "own",
+    loss: LossOption = "cross_entropy",
+    training: Training = Training(),
 ) -> Method:
     """CFA with gradient exchange: neighbours return gradients of one's model on their rows.
 
@@ -100,12 +135,8 @@ def cfa_ge(
     `rows`: a neighbour uses at most so many of its rows, evenly spaced, others in every round.
     A reply is as large as a message, so that twice the bytes are sent.
     """
-    if not step > 0 or (smoothing is not None and not 0 < smoothing <= 1):
-        raise BadSetting(f"step must be above 0 and smoothing in (0, 1], got {step}, {smoothing}")
-    if rows is not None and rows < 1:
-        raise BadSetting(f"rows must be 1 or more, got {rows}")
-    method = _neural(net, loss, Mean(weighing.cfa(epsilon)), start, **training)
-    return _with_gradients(method, net, loss or cross_entropy(), step, smoothing, rows)
+    method = trained(net, loss, combine.cfa(epsilon=epsilon), start, training)
+    return _with_gradients(method, net, loss, step, smoothing, rows)
 
 
 @cache
@@ -139,34 +170,24 @@ def _with_gradients(
     return method._replace(init=begun, reply=replace(slope, begin=ask), take=take)
 
 
-def _neural(
-    net: Net, loss: Loss | None, rule: Mean, start: str, *, keep: bool = False, **training: Any
-) -> Method:
-    if start not in STARTS:
-        raise UnknownName("start", start, STARTS)
-    chosen = cross_entropy() if loss is None else loss
-    return trained(net, chosen, rule, start, keep, tuple(sorted(training.items())))
-
-
 @cache
 def trained(
     net: Net,
     loss: Loss,
-    rule: Mean,
+    rule: Mean | Slots,
     start: str,
-    keep: bool,
-    training: tuple[tuple[str, Any], ...],
+    training: Training,
     first: bool = True,
+    **objective: Any,
 ) -> Method:
     """A node that trains a net on its rows and combines by a rule.
 
-    `keep`: the optimiser's state survives from round to round instead of starting anew. `first`: it
-    trains once before the first round. A message carries the node's data size and its last loss.
-    Where training has a `risk`, values are {"net": weights, "t": threshold}.
+    `first`: it trains once before the first round. `objective`: a risk or a penalty, as `trainer`
+    takes them; with a risk, values are {"net": weights, "t": threshold}. A message carries the
+    node's data size and its last loss.
     """
-    told = dict(training)
-    risky = told.get("risk") is not None
-    local = trainer(net, loss, **told)
+    risky = objective.get("risk") is not None
+    local = trainer(net, loss, training, **objective)
 
     def weights_of(value: Tree) -> Tree:
         return value["net"] if risky else value
@@ -189,22 +210,21 @@ def trained(
 
     def again(key: Array, state: State, shard: Shard) -> Trained:
         memory = dict(state.memory)
-        kept = memory.pop("optimiser") if keep else None
-        state_of = kept if keep else local.optimiser(state.value)
-        return local.train.begin(key, state.value, state_of, memory["epochs"], memory, shard)
+        optimiser = memory.pop("optimiser") if training.keep else local.optimiser(state.value)
+        return local.train.begin(key, state.value, optimiser, memory["epochs"], memory, shard)
 
     def end(now: Trained) -> State:
-        found, memory = local.train.end(now), now.kept
-        fine = jnp.isfinite(found.loss)
+        done, memory = local.train.end(now), now.kept
+        fine = jnp.isfinite(done.loss)
         seen = {
-            "loss": found.loss,
-            "steps": memory["steps"] + found.steps,
+            "loss": done.loss,
+            "steps": memory["steps"] + done.steps,
             "trained": memory["trained"] + 1,
             # the first training whose loss was no number; -1: none
             "broke": jnp.where((memory["broke"] < 0) & ~fine, memory["trained"], memory["broke"]),
-            **({"optimiser": found.optimiser} if keep else {}),
+            **({"optimiser": done.optimiser} if training.keep else {}),
         }
-        return State(found.weights, {**memory, **seen})
+        return State(done.weights, {**memory, **seen})
 
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {"size": state.memory["size"], "loss": state.memory["loss"]})

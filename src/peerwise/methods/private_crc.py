@@ -9,16 +9,19 @@ releases; Gaussian noise of multiplier z composes to one of z / sqrt(T).
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Gt
 
+from peerwise.combine.weigh import Rule
 from peerwise.core import Array, Message, Method, Shard, State, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
-from peerwise.methods.crc import crc
+from peerwise.methods.crc import Rate, SampleSize, crc
 from peerwise.models.family import Model, log_posterior, moved
-from peerwise.privacy.budget import check_delta
+from peerwise.privacy.budget import Budget, check_delta
 from peerwise.privacy.mechanism import gaussian, gaussian_sigma
 
 __all__ = ["clipped_update", "noise_multiplier", "private_crc"]
@@ -34,33 +37,35 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     return gaussian_sigma(1.0, epsilon, delta) * math.sqrt(rounds)
 
 
+@declares("method", releases="each round")
 def private_crc(
     model: Model,
-    *,
-    epsilon: float,
     rounds: int,
-    delta: float = 1e-5,
-    clip: float = 5.0,
-    **options: Any,
+    budget: Budget,
+    rows: int | None = None,
+    nodes: int | None = None,
+    *,
+    clip: Annotated[float, Gt(0), "how far one row may move an update"] = 5.0,
+    lr: Rate = 0.05,
+    m0: SampleSize = None,
+    rule: Rule = "equal",
 ) -> Method:
-    """CRC whose nodes each spend (epsilon, delta) on `rounds` rounds; run it for no more.
+    """CRC whose nodes each spend their budget on `rounds` noised updates; run it for no more.
 
     Adjacency is one row more or less at one node. `clip` bounds what one row can do to an update;
     statistics must be about a public center and scale. Infinity as epsilon clips without noise.
-    For simulation: noise is drawn from the node's key. Other options are those of `crc`.
+    For simulation: noise is drawn from the node's key.
     """
-    if not 0 < clip < math.inf:
-        raise BadSetting(f"clip must be a number greater than 0, got {clip}")
-    if options.get("iterations", 1) != 1:
-        raise BadSetting("a round of private_crc is one release: iterations must be 1")
-    if options.get("weigh") == "data_size":
-        raise BadSetting("how many rows a node has is not told here: weigh by something else")
-    if options.get("weigh") == "worst":
+    if math.isinf(clip):
+        raise BadSetting(f"clip must be a finite number, got {clip}")
+    if note := getattr(rule.weigh, "note", None):
         raise BadSetting(
-            "a node's loss is not told here, it is of its rows: weigh by something else"
+            f"the rule needs the {note} of a node's rows, which private_crc does not tell: take "
+            "another rule, such as equal or metropolis"
         )
-    multiplier = noise_multiplier(epsilon, delta, rounds)
-    return _private(model, multiplier * float(clip), float(clip), tuple(sorted(options.items())))
+    multiplier = noise_multiplier(budget.epsilon, budget.delta, rounds)
+    base = crc(model, rows, nodes, lr=lr, m0=m0, rule=rule)
+    return _private(base, model, multiplier * float(clip), float(clip))
 
 
 @cache
@@ -85,9 +90,7 @@ def clipped_update(model: Model, clip: float) -> Callable[[Tree, Shard], tuple[A
 
 
 @cache
-def _private(model: Model, std: float, clip: float, options: tuple[tuple[str, Any], ...]) -> Method:
-    base = crc(model, **dict(options))
-
+def _private(base: Method, model: Model, std: float, clip: float) -> Method:
     update_of = clipped_update(model, clip)
 
     def adapt(key: Array, state: State, shard: Shard) -> State:

@@ -8,12 +8,14 @@ some delay. This method is the project's own and in no paper.
 
 import math
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge, Gt, Lt
 
 from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.methods import relaying
 from peerwise.models.family import Model, log_posterior, moved, statistics
@@ -29,23 +31,25 @@ LONG = 10.0  # rounds of mean delay from which on steps are divided by (delay / 
 FADE = 0.003  # how steps become smaller: in round t they are divided by 1 + FADE t
 
 
+@declares("method", needs=("replies",))
 @cache
 def relay(
     model: Model,
     *,
-    lr: float = 0.05,
-    warm: float | None = None,
-    brake: float = BRAKE,
-    fade: float = FADE,
-    clip: float | None = None,
+    lr: Annotated[float, Gt(0), "learning rate"] = 0.05,
+    warm: Annotated[float | None, Ge(0), Lt(1), "share of maximum likelihood in the start"] = None,
+    brake: Annotated[float, Ge(0), "how much smaller steps become while the loss rises"] = BRAKE,
+    fade: Annotated[float, Ge(0), "steps of round t are divided by 1 + fade t"] = FADE,
+    clip: Annotated[
+        float | None, Gt(0), "how far a round may move a neighbour's sum; bounds a liar"
+    ] = None,
 ) -> Method:
     """Relay: s = s0 + (sum over all nodes of their calibration steps) / n, as far as heard of.
 
     s0 is worth m / lr rows, m the mean rows a node; m and n are relayed with the steps and need not
     be known. The share `warm` of it is the maximum likelihood of all rows, relayed too, and the
-    rest uniform. By itself it is 1 / sqrt(features), at most 1/2: features count as if each told
-    something of its own, so that the more there are the surer, and the more wrongly so, likelihood
-    is.
+    rest uniform. By itself it is 1 / sqrt(features), at most 1/2: naive Bayes counts features
+    as if they were independent, and grows overconfident as features are added.
     What others answer d rounds later makes a loop that swings when steps are large: they are made
     smaller while the mean log loss of all nodes rises (`brake`; 0: never), and divided by
     (d / 10)^2 where the mean d is more. Both are means over all nodes, relayed as well: the steps
@@ -56,15 +60,9 @@ def relay(
     `clip` bounds what a liar can do: a round moves no number of the sum that comes from a neighbour
     by more. The maximum likelihood would take long to pass, so that `warm` is then 0.
     """
-    if not lr > 0:
-        raise BadSetting(f"lr must be greater than 0, got {lr}")
     for name, given in (("brake", brake), ("fade", fade)):
-        if not 0 <= given < math.inf:
+        if math.isinf(given):
             raise BadSetting(f"{name} must be 0 or more, and finite, got {given}")
-    if warm is not None and not 0 <= warm < 1:
-        raise BadSetting(f"warm must be 0 or more and less than 1, got {warm}")
-    if clip is not None and not clip > 0:
-        raise BadSetting(f"clip must be greater than 0, got {clip}")
     step = correction(model)
     share = _warmth(model, clip) if warm is None else warm
 

@@ -8,33 +8,34 @@ FedAvg without a server, late too. This method is the project's own and in no pa
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge
 
 from peerwise.combine.weigh import alone
-from peerwise.core import Array, Inbox, Mean, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.methods import relaying
 from peerwise.methods.neural import trained
 from peerwise.nets.net import Net
-from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.sgd import Trained
+from peerwise.update.losses import Loss, LossOption
+from peerwise.update.training import Trained, Training
 
 __all__ = ["relay_gd"]
 
 NAME = 1 << 20  # of the key for a node's name: none that training draws
 
 
+@declares("method", needs=("replies",))
 def relay_gd(
     net: Net,
     *,
-    damping: float = 0.0,
-    loss: Loss | None = None,
-    start: str = "common",
-    keep: bool = False,
-    **training: Any,
+    damping: Annotated[float, Ge(0), "divides what a training moved by 1 + damping x delay"] = 0.0,
+    loss: LossOption = "cross_entropy",
+    training: Training = Training(),
 ) -> Method:
     """Relay of weights: w = w0 + (sum over all nodes of rows x what they moved) / (all rows).
 
@@ -45,21 +46,14 @@ def relay_gd(
     large: `damping` divides what a training moved by 1 + damping d, d being the mean age of what
     nodes know, a mean over all nodes. `keep`: momentum goes on from round to round.
     """
-    if start != "common":
-        raise BadSetting(
-            f'relay_gd adds up what nodes moved from one start; start must be "common", got {start}'
-        )
-    if not 0 <= damping < float("inf"):
+    if damping == float("inf"):
         raise BadSetting(f"damping must be 0 or more, got {damping}")
-    chosen = cross_entropy() if loss is None else loss
-    return _relayed(net, chosen, float(damping), keep, tuple(sorted(training.items())))
+    return _relayed(net, loss, float(damping), training)
 
 
 @cache
-def _relayed(
-    net: Net, loss: Loss, damping: float, keep: bool, training: tuple[tuple[str, Any], ...]
-) -> Method:
-    local = trained(net, loss, Mean(alone()), "common", keep, training)
+def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method:
+    local = trained(net, loss, alone(), "common", training)
     first: Any = local.init
     later: Any = local.adapt
 

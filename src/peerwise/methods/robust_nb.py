@@ -11,12 +11,14 @@ they hold, and what most nodes never see (a category in fewer than half of the s
 
 import math
 from functools import cache
-from typing import Any
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge, Lt
 
 from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
+from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods.gossip_nb import Release, release
 from peerwise.models.family import Model, log_posterior
@@ -111,37 +113,33 @@ def _middle(values: Array, here: Array, rule: str, trim: float) -> Array:
     return jnp.where(kept, ordered, 0).sum(0) / jnp.maximum(kept.sum(0), 1)
 
 
+@declares("method", releases="once")
 def robust_nb(
     model: Model,
+    draw: Release | None = None,
     *,
-    rule: str = "median",
-    trim: float = 0.1,
-    fewest: float = 2.0,
-    released: Release | None = None,
-    **options: Any,
+    middle: Annotated[Literal["median", "trimmed_mean", "mean"], "what is taken of all"] = "median",
+    trim: Annotated[float, Ge(0), Lt(0.5), "share left out at either end by trimmed_mean"] = 0.1,
+    fewest: Annotated[float, Ge(0), "rows of a class that a node needs to vote on it"] = 2.0,
 ) -> Method:
     """Naive Bayes of the robust middle of what a node and its neighbours release, in one round.
 
     For `topology.complete`, or any other: a node then has the middle of its neighbourhood. Sizes
-    and counts are those of the release, so noise covers them too. `rule`, `trim` and `fewest` are
-    those of `aggregate`, other options those of `methods.gossip_nb.release`. A node needs several
-    rows of a class to say anything: with very small shards `federated_nb` is more accurate.
+    and counts are those of the release `draw` (by default one without noise), so that noise covers
+    them too. A node needs several rows of a class to say anything: with very small shards
+    `federated_nb` is more accurate.
     """
-    _check(rule, trim, fewest)
+    _check(middle, trim, fewest)
     plain = Queries(model.cardinalities, model.classes).size == model.size
     if model.name != "naive_bayes" or not plain:
         raise BadSetting(f"robust_nb needs naive_bayes without missing values, got {model.name}")
-    if released is not None and options:
-        raise BadSetting(f"{', '.join(options)} are options of a release, which is given")
-    draw = release(model, **options) if released is None else released
-    return _robust(model, draw, rule, float(trim), float(fewest))
+    return _robust(model, draw or release(model), middle, float(trim), float(fewest))
 
 
 @cache
 def _robust(model: Model, draw: Release, rule: str, trim: float, fewest: float) -> Method:
     def init(key: Array, shard: Shard) -> State:
-        noisy, told = draw(key, shard)
-        return State(noisy, told)
+        return State(*draw(key, shard))
 
     def message(key: Array, state: State) -> Message:
         shares, size = relative(state.value)

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from peerwise.combine import weigh as weighing
-from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.combine.weigh import equal
+from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
 
 __all__ = ["server_total", "total"]
 
@@ -74,7 +74,7 @@ def server_total(count: Callable[[Shard], Tree]) -> Method:
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {})
 
-    return Method(init, message, Mean(weighing.equal(), total=True), _stay, _silent)
+    return Method(init, message, equal()._replace(total=True), _stay, _silent)
 
 
 def _where(keep: Array, values: Array) -> Array:

@@ -7,32 +7,36 @@ Where messages are lost the mean is no longer kept. A message is twice as long a
 """
 
 from functools import cache
+from typing import Annotated
 
 import jax.numpy as jnp
+from annotated_types import Gt
 
-from peerwise.combine import weigh as weighing
-from peerwise.core import Array, Mean, Message, Method, Shard, State, Tree
-from peerwise.errors import BadSetting
+from peerwise.combine.weigh import metropolis
+from peerwise.core import Array, Message, Method, Shard, State, Tree
+from peerwise.declare import declares
+from peerwise.methods.crc import sample_size
 from peerwise.models.family import Model, log_posterior, moved
 from peerwise.update.calibrate import correction
 
 __all__ = ["gradient_tracking"]
 
 
+@declares("method", needs=("metropolis",))
 @cache
-def gradient_tracking(model: Model, *, lr: float = 0.05, rows: int, nodes: int) -> Method:
+def gradient_tracking(
+    model: Model, rows: int, nodes: int, *, lr: Annotated[float, Gt(0), "learning rate"] = 0.05
+) -> Method:
     """s <- W(s + y), y <- W y + g(s) - g(s before): y follows the mean of all nodes' steps g.
 
     W are Metropolis weights (needs `topology.metropolis`). Statistics are worth
     rows / (lr nodes), as CRC's are.
     """
-    for name, given in (("lr", lr), ("rows", rows), ("nodes", nodes)):
-        if not given > 0:
-            raise BadSetting(f"{name} must be greater than 0, got {given}")
+    size = sample_size(None, lr, rows, nodes)
     step = correction(model)
 
     def init(key: Array, shard: Shard) -> State:
-        start = model.uniform(rows / (lr * nodes), shard.x.dtype)
+        start = model.uniform(size, shard.x.dtype)
         change, _, guards = step(start, shard)
         memory = {"step": change, "guards": guards.astype(jnp.int32)}
         return State({"statistics": start, "mean_step": change}, memory)
@@ -50,4 +54,4 @@ def gradient_tracking(model: Model, *, lr: float = 0.05, rows: int, nodes: int) 
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value["statistics"], x)
 
-    return Method(init, message, Mean(weighing.metropolis()), adapt, predict)
+    return Method(init, message, metropolis(), adapt, predict)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from peerwise.core import Array, Method, State, Tree
-from peerwise.errors import BadData, UnknownName
+from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics.checks import positive_number, same_length
 
 __all__ = [
@@ -211,6 +211,8 @@ def consensus() -> Partial:
 
 
 def _guards(method: Method, state: State) -> Tree:
+    if not isinstance(state.memory, dict) or "guards" not in state.memory:
+        raise BadSetting("the method counts no guards: leave the metric guards out")
     return {"guards": state.memory["guards"]}
 
 

@@ -2,22 +2,43 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Gt
 
-from peerwise.core import Array
+from peerwise.core import Array, Shard
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.models.block import Block, Coefficients, assemble, check_arguments, smallest
-from peerwise.models.family import Model
+from peerwise.models.family import Model, Phase
 
 __all__ = ["bernoulli", "multinomial"]
 
 
+@cache
+def typical_length(cardinalities: tuple[int, ...], classes: int) -> Phase:
+    """What `multinomial` takes from rows: the mean of all counts in a row."""
+
+    def count(shard: Shard) -> Array:
+        words = (jnp.nan_to_num(shard.x) * shard.weight[:, None]).sum()
+        return jnp.stack([words, shard.weight.sum().astype(words.dtype)])
+
+    def options(sums: np.ndarray) -> dict[str, Any]:
+        return {"length": max(float(sums[0]) / max(float(sums[1]), 1.0), 1.0)}
+
+    return Phase(count, options, public=True)
+
+
+@declares("model", plain=True, agrees=typical_length)
 def multinomial(
-    cardinalities: Sequence[int], classes: int, missing: bool = False, *, length: float = 1.0
+    cardinalities: Sequence[int],
+    classes: int,
+    missing: bool = False,
+    *,
+    length: Annotated[float | None, Gt(0), "public size of a typical row; none: from the rows"] = None,
 ) -> Model:
     """p(y) times a multinomial over the columns: x_i says how often word i occurs in a row.
 
@@ -33,11 +54,13 @@ def multinomial(
         raise BadSetting("multinomial needs columns of counts; a categorical column is none")
     if missing:
         raise BadSetting("multinomial has no missing counts: a word that is absent counts 0")
-    if not 0 < length < np.inf:
-        raise BadSetting(f"length must be a number greater than 0, got {length}")
+    length = 1.0 if length is None else length
+    if not length < np.inf:
+        raise BadSetting(f"length must be a finite number, got {length}")
     return _multinomial(len(cardinalities), classes, float(length))
 
 
+@declares("model", plain=True)
 def bernoulli(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
     """p(y) prod_i p(x_i | y) for binary features: numbers 0 and 1, or two categories.
 

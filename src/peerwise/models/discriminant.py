@@ -6,8 +6,11 @@ class, as in naive Bayes.
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Annotated, TypeAlias
 
-from peerwise.errors import BadSetting
+from annotated_types import Ge, Le
+
+from peerwise.declare import declares
 from peerwise.models.block import assemble, check_arguments
 from peerwise.models.family import Model
 from peerwise.models.gaussian import full
@@ -15,9 +18,14 @@ from peerwise.models.nominal import nominal
 
 __all__ = ["lda", "qda"]
 
+Shrinkage: TypeAlias = Annotated[
+    float, Ge(0), Le(1), "share of a covariance that is a multiple of the identity"
+]
 
+
+@declares("model")
 def qda(
-    cardinalities: Sequence[int], classes: int, missing: bool = False, *, shrinkage: float = 0.0
+    cardinalities: Sequence[int], classes: int, missing: bool = False, *, shrinkage: Shrinkage = 0.0
 ) -> Model:
     """Quadratic discriminant analysis: every class has a mean and a covariance of its own.
 
@@ -28,11 +36,12 @@ def qda(
     >>> qda((0, 0, 3), classes=2).size  # 1 + x twice + x_1^2, x_1 x_2, x_2^2 + one-hot of 3
     9
     """
-    return _made("qda", *check_arguments(cardinalities, classes), bool(missing), _share(shrinkage))
+    return _made("qda", *check_arguments(cardinalities, classes), bool(missing), float(shrinkage))
 
 
+@declares("model")
 def lda(
-    cardinalities: Sequence[int], classes: int, missing: bool = False, *, shrinkage: float = 0.0
+    cardinalities: Sequence[int], classes: int, missing: bool = False, *, shrinkage: Shrinkage = 0.0
 ) -> Model:
     """Linear discriminant analysis: the classes have means of their own and share a covariance.
 
@@ -42,13 +51,7 @@ def lda(
     >>> model.size, model.shared  # 1 + x twice + one-hot of 3; x_1^2, x_1 x_2, x_2^2
     (6, 3)
     """
-    return _made("lda", *check_arguments(cardinalities, classes), bool(missing), _share(shrinkage))
-
-
-def _share(shrinkage: float) -> float:
-    if not 0 <= shrinkage <= 1:
-        raise BadSetting(f"shrinkage must be between 0 and 1, got {shrinkage}")
-    return float(shrinkage)
+    return _made("lda", *check_arguments(cardinalities, classes), bool(missing), float(shrinkage))
 
 
 @cache

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Tree
+from peerwise.core import Array, Shard, Tree
+from peerwise.declare import gives
 
 __all__ = [
     "Model",
+    "Phase",
     "Theta",
     "by_class",
     "log_joint",
@@ -32,6 +34,14 @@ class Theta(NamedTuple):
     weight: Array  # [c, q]
     guards: Array  # how many entries theta had to keep from being impossible
     shared: Array = None  # [r], where classes share something
+
+
+class Phase(NamedTuple):
+    """What must be agreed before a model's statistics mean anything: a sum over all rows."""
+
+    count: Callable[[Shard], Tree]  # a node's own term
+    options: Callable[[Any], dict[str, Any]]  # the sum over all nodes -> options of the model
+    public: bool = False  # a simulation tells it to all, as it tells center and scale
 
 
 class Model(NamedTuple):
@@ -58,6 +68,9 @@ class Model(NamedTuple):
     linear: bool = True  # False: rows with missing values need `terms`
     wants: str = "standardised"  # what numeric columns must be: or "counts", or "binary"
     cardinalities: tuple[int, ...] = ()  # of the columns of x: 0 for a number
+
+
+gives("model", Model)
 
 
 def by_class(s: Tree) -> Array:

@@ -7,8 +7,11 @@ Appendix A of "Decentralized Federated Learning of Probabilistic Generative Clas
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Annotated, Literal
 
-from peerwise.errors import BadSetting, UnknownName
+from annotated_types import Gt
+
+from peerwise.declare import declares
 from peerwise.models.block import SMALLEST_SHARE, assemble, check_arguments
 from peerwise.models.family import Model
 from peerwise.models.gaussian import SMALLEST_VARIANCE, diagonal
@@ -17,14 +20,17 @@ from peerwise.models.nominal import nominal
 __all__ = ["naive_bayes", "shared_naive_bayes"]
 
 
+@declares("model")
 def naive_bayes(
     cardinalities: Sequence[int],
     classes: int,
     missing: bool = False,
     *,
-    normalise: str = "cells",
-    smallest_share: float = SMALLEST_SHARE,
-    smallest_variance: float = SMALLEST_VARIANCE,
+    normalise: Annotated[
+        Literal["cells", "rows"], "what the cells of a category are divided by"
+    ] = "cells",
+    smallest_share: Annotated[float, Gt(0), "of all rows that a count is at least"] = SMALLEST_SHARE,
+    smallest_variance: Annotated[float, Gt(0), "of a feature"] = SMALLEST_VARIANCE,
 ) -> Model:
     """p(y) prod_i p(x_i | y). `cardinalities`: 0 for a Gaussian feature, else its categories.
 
@@ -39,17 +45,11 @@ def naive_bayes(
     >>> naive_bayes((0, 0, 3), classes=2).size  # 1 + (x, x^2) twice + one-hot of 3
     8
     """
-    if normalise not in ("cells", "rows"):
-        raise UnknownName("way to normalise", normalise, ["cells", "rows"])
-    if not (smallest_share > 0 and smallest_variance > 0):
-        raise BadSetting(
-            "smallest_share and smallest_variance must be greater than 0, got "
-            f"{smallest_share} and {smallest_variance}"
-        )
     floors = normalise == "rows", float(smallest_share), float(smallest_variance)
     return _naive_bayes(*check_arguments(cardinalities, classes), bool(missing), False, *floors)
 
 
+@declares("model")
 def shared_naive_bayes(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
     """Naive Bayes whose Gaussian features have one variance for all classes.
 

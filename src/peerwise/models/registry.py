@@ -1,58 +1,52 @@
 """Models by name, and what must be agreed before their statistics mean anything."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from peerwise.core import Shard
 from peerwise.data.schema import Schema
-from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.models.counts import bernoulli, multinomial
-from peerwise.models.discriminant import lda, qda
-from peerwise.models.family import Model
-from peerwise.models.naive_bayes import naive_bayes, shared_naive_bayes
-from peerwise.models.tan import chow_liu, pair_counts, tan
+from peerwise.declare import build, canonical, find
+from peerwise.errors import BadData, BadSetting
+from peerwise.models.family import Model, Phase
 
-__all__ = ["MODELS", "PLAIN", "agreed", "check_rows", "model_for", "resolved"]
-
-# what can be named where a model is expected
-MODELS: dict[str, Callable[..., Model]] = {
-    "naive_bayes": naive_bayes,
-    "shared_naive_bayes": shared_naive_bayes,
-    "qda": qda,
-    "lda": lda,
-    "tan": tan,
-    "multinomial": multinomial,
-    "bernoulli": bernoulli,
-}
-
-
-PLAIN = ("multinomial", "bernoulli")  # models of numbers as they are: not standardised
+__all__ = ["agreed", "check_rows", "first_phase", "is_plain", "model_for", "resolved"]
 
 
 def model_for(schema: Schema, name: str = "naive_bayes", **options: Any) -> Model:
     """The model called `name` for the features and classes of a schema."""
-    if name not in MODELS:
-        raise UnknownName("model", name, MODELS)
-    known = list(resolved(name, {}))
-    for option in options:
-        if option not in known:
-            raise UnknownName(f"option of the model {name}:", option, known)
-    return MODELS[name](schema.cardinalities, len(schema.classes), schema.missing, **options)
+    facts = {
+        "cardinalities": schema.cardinalities,
+        "classes": len(schema.classes),
+        "missing": schema.missing,
+    }
+    model: Model = build("model", {"name": name, **resolved(name, options)}, facts)
+    return model
 
 
 def resolved(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a model, those not given at their default, lists as tuples of numbers."""
-    if name not in MODELS:
-        raise UnknownName("model", name, MODELS)
-    takes = list(inspect.signature(MODELS[name]).parameters.values())[3:]
-    full = {p.name: p.default for p in takes} | dict(options)
-    parents = full.get("parents")
+    """All options of a model, those not given at their default."""
+    parents = options.get("parents")
     if parents is not None:
-        full["parents"] = tuple(np.asarray(parents).tolist())
-    return full
+        options = {**options, "parents": tuple(np.asarray(parents).tolist())}
+    table = canonical("model", {"name": name, **options}, ("model",), sweeps=False)
+    return {key: value for key, value in table.items() if key != "name"}
+
+
+def is_plain(name: str) -> bool:
+    """Whether a model is of numbers as they are, which are then not standardised."""
+    return find("model", name).traits.plain
+
+
+def first_phase(table: Mapping[str, Any], schema: Schema) -> Phase | None:
+    """What the nodes must agree on before a model in canonical form exists, if anything."""
+    agrees = find("model", table["name"]).traits.agrees
+    if agrees is None or None not in table.values():
+        return None
+    phase: Phase = agrees(tuple(map(int, schema.cardinalities)), len(schema.classes))
+    return phase
 
 
 def agreed(
@@ -60,18 +54,15 @@ def agreed(
 ) -> dict[str, Any]:
     """The options that a model takes from rows: TAN's structure, the length of a typical row.
 
-    In a network they are a first phase: `methods.structure` finds TAN's by exact sums.
+    In a network the nodes find them in a first phase, from exact sums (`peerwise.agreement`).
     """
-    if name == "tan":
-        with jax.enable_x64(True):
-            weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-            count = pair_counts(schema.cardinalities, len(schema.classes))
-            pairs = np.asarray(count(np.asarray(x, float), np.asarray(y, np.int32), weight))
-        return {"parents": tuple(chow_liu(pairs, schema.cardinalities).tolist())}
-    if name == "multinomial":
-        total = np.nan_to_num(np.asarray(x, float)).sum(1).mean() if len(x) else 1.0
-        return {"length": float(max(total, 1.0))}
-    return {}
+    phase = first_phase({"name": name, **resolved(name, {})}, schema)
+    if phase is None:
+        return {}
+    with jax.enable_x64(True):
+        weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
+        rows = Shard(np.asarray(x, float), np.asarray(y, np.int32), weight)
+        return phase.options(np.asarray(phase.count(rows)))
 
 
 def check_rows(model: Model, x: np.ndarray, schema: Schema) -> None:

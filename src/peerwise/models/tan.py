@@ -9,28 +9,47 @@ one tree: an array of parents that every node holds before it learns.
 import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 
-from peerwise.core import Array
+from peerwise.core import Array, Shard
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.models.block import assemble, check_arguments, places
-from peerwise.models.family import Model
+from peerwise.models.family import Model, Phase
 from peerwise.models.gaussian import diagonal
 from peerwise.models.nominal import nominal, topological
 
 __all__ = ["chow_liu", "information", "pair_counts", "tan"]
 
 
+@cache
+def structure(cardinalities: tuple[int, ...], classes: int) -> Phase:
+    """What `tan` takes from rows: the tree that the counts of all pairs of categories give."""
+    pairs = pair_counts(cardinalities, classes)
+
+    def count(shard: Shard) -> Array:
+        return pairs(*shard)
+
+    def options(sums: np.ndarray) -> dict[str, Any]:
+        return {"parents": tuple(chow_liu(sums, cardinalities).tolist())}
+
+    return Phase(count, options)
+
+
+@declares("model", agrees=structure)
 def tan(
     cardinalities: Sequence[int],
     classes: int,
     missing: bool = False,
     *,
-    parents: Sequence[int] | None = None,
+    parents: Annotated[
+        tuple[int, ...] | None, "the parent column of each column, or -1; none: from the rows"
+    ] = None,
 ) -> Model:
     """p(y) prod_i p(x_i | x_parent(i), y); numbers are Gaussian and given the class independent.
 

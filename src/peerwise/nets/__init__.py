@@ -4,11 +4,10 @@ from peerwise.nets.bayes import BayesianLinear, bayesian, divergence
 from peerwise.nets.conv import cnn, lenet
 from peerwise.nets.dense import mlp
 from peerwise.nets.net import Net, network_of
-from peerwise.nets.registry import NETS, bayesian_network, network
+from peerwise.nets.registry import bayesian_network, network
 from peerwise.nets.vary import crop_and_flip
 
 __all__ = [
-    "NETS",
     "BayesianLinear",
     "Net",
     "bayesian",

@@ -2,77 +2,90 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from annotated_types import Ge
 
 from peerwise.core import Array
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.declare import build, canonical, declares
+from peerwise.errors import BadSetting
+from peerwise.nets import conv, dense
 from peerwise.nets.bayes import bayesian
-from peerwise.nets.conv import cnn, lenet
-from peerwise.nets.dense import mlp
 from peerwise.nets.net import Net, network_of
 from peerwise.nets.vary import crop_and_flip
 
-__all__ = ["NETS", "bayesian_network", "network"]
+__all__ = ["Layers", "bayesian_network", "network"]
 
 Make: TypeAlias = Callable[[Array], Any]  # key -> module
+Init: TypeAlias = Annotated[Literal["he_uniform", "pytorch"], "how the weights begin"]
 
 
-def _mlp(shape: Sequence[int], classes: int, init: str = "he_uniform") -> Make:
+class Layers(NamedTuple):
+    """Options that every listed net has."""
+
+    init: Init = "he_uniform"
+    bayesian_layers: Annotated[int, Ge(0), "how many of the last dense layers are Bayesian"] = 0
+    samples: Annotated[int, Ge(1), "draws that a Bayesian net averages to predict"] = 10
+    paper_init: Annotated[bool, "variances begin as in BA-BFL's code, clamped"] = False
+    moved: Annotated[bool, "it trains on images moved and mirrored at random"] = False
+
+    def net(self, make: Make, shape: Sequence[int], classes: int) -> Net:
+        """The net of `make` with these options."""
+        bayes = self.bayesian_layers, self.samples, self.paper_init
+        built = bayesian_network(make, math.prod(shape), classes, *bayes)
+        return built._replace(vary=crop_and_flip(shape)) if self.moved else built
+
+
+@declares("net")
+def mlp(shape: Sequence[int], classes: int, *, layers: Layers = Layers()) -> Net:
     """Dense layers of 512, 256 and 128 rectified linear units: the DecDiff paper's for MNIST."""
-    return mlp(math.prod(shape), classes, init=init)
+    return layers.net(dense.mlp(math.prod(shape), classes, init=layers.init), shape, classes)
 
 
-def _mlp_200(shape: Sequence[int], classes: int, init: str = "he_uniform") -> Make:
+@declares("net")
+def mlp_200(shape: Sequence[int], classes: int, *, layers: Layers = Layers()) -> Net:
     """Two dense layers of 200 rectified linear units."""
-    return mlp(math.prod(shape), classes, (200, 200), init)
+    make = dense.mlp(math.prod(shape), classes, (200, 200), layers.init)
+    return layers.net(make, shape, classes)
 
 
-def _mlp_64(shape: Sequence[int], classes: int, init: str = "he_uniform") -> Make:
+@declares("net")
+def mlp_64(shape: Sequence[int], classes: int, *, layers: Layers = Layers()) -> Net:
     """One dense layer of 64 rectified linear units."""
-    return mlp(math.prod(shape), classes, (64,), init)
+    return layers.net(dense.mlp(math.prod(shape), classes, (64,), layers.init), shape, classes)
 
 
-def _cnn_dropout(shape: Sequence[int], classes: int, init: str = "he_uniform") -> Make:
+@declares("net")
+def cnn(shape: Sequence[int], classes: int, *, layers: Layers = Layers()) -> Net:
+    """Two convolutions and two dense layers: the DecDiff paper's for Fashion-MNIST."""
+    return layers.net(conv.cnn(tuple(shape), classes, layers.init), shape, classes)
+
+
+@declares("net")
+def cnn_dropout(shape: Sequence[int], classes: int, *, layers: Layers = Layers()) -> Net:
     """The net `cnn` with dropout of .25 and .5: the DecDiff paper's for EMNIST."""
-    return cnn(shape, classes, init, dropout=True)
+    make = conv.cnn(tuple(shape), classes, layers.init, dropout=True)
+    return layers.net(make, shape, classes)
 
 
-# what can be named where a net is expected: (shape of a row, classes, initialisation) -> make
-NETS: dict[str, Callable[[Sequence[int], int, str], Make]] = {
-    "mlp": _mlp,
-    "mlp_200": _mlp_200,
-    "mlp_64": _mlp_64,
-    "cnn": cnn,
-    "cnn_dropout": _cnn_dropout,
-    "lenet": lenet,
-}
+@declares("net")
+def lenet(shape: Sequence[int], classes: int, *, layers: Layers = Layers()) -> Net:
+    """LeNet-5 with rectified linear units: the BA-BFL paper's."""
+    return layers.net(conv.lenet(tuple(shape), classes, layers.init), shape, classes)
 
 
-def network(
-    name: str,
-    shape: Sequence[int],
-    classes: int,
-    init: str = "he_uniform",
-    *,
-    bayesian_layers: int = 0,
-    samples: int = 10,
-    paper_init: bool = False,
-    moved: bool = False,
-) -> Net:
+def network(name: str, shape: Sequence[int], classes: int, **options: Any) -> Net:
     """The net called `name` of flat rows that hold images or features of `shape`.
 
     With `bayesian_layers`, its last dense layers are Bayesian (see `nets.bayesian`) and it predicts
-    by so many `samples`. `moved`: it trains on images moved and mirrored at random
-    (`crop_and_flip`).
+    by so many `samples`. Other options are those of `Layers`.
 
     >>> network("lenet", (28, 28), 10).size
     61706
     """
-    if name not in NETS:
-        raise UnknownName("net", name, NETS)
-    make = NETS[name](tuple(shape), classes, init)
-    net = bayesian_network(make, math.prod(shape), classes, bayesian_layers, samples, paper_init)
-    return net._replace(vary=crop_and_flip(shape)) if moved else net
+    table = canonical("net", {"name": name, **options}, ("net",), sweeps=False)
+    net: Net = build("net", table, {"shape": tuple(shape), "classes": classes})
+    return net
 
 
 def bayesian_network(

@@ -4,10 +4,10 @@ A partitioner is `name(rng, x, y, sizes)` and gives, for each node, the numbers 
 as `sizes` says, and no row twice. Where the table has more rows than are asked for, the rows used
 are a random draw, so that what all nodes hold together is an i.i.d. sample; where it has as many,
 each is used once. (`label_drift`, `label_feature_drift`, `sole_holder` and `zipf` depart from this:
-see there. Those in `OWN_SIZES` deal as many rows in all, but not to each node.)
+see there. `dirichlet_by_class` and `zipf` deal as many rows in all, but not to each node.)
 
 A shift is `name(rng, x, y, owned, cardinalities)` and changes the rows that nodes hold, each node's
-in its own way (`SHIFTS`): what they see, or how they label it.
+in its own way: what they see, or how they label it.
 """
 
 from peerwise.partition.drawn import dirichlet, dirichlet_by_class, zipf
@@ -18,10 +18,8 @@ from peerwise.partition.labels import (
     mixed,
     sole_holder,
 )
-from peerwise.partition.registry import OWN_SIZES, PARTITIONS
 from peerwise.partition.rows import Partition
 from peerwise.partition.shifts import (
-    SHIFTS,
     Shift,
     concept_drift,
     concept_shift,
@@ -29,7 +27,6 @@ from peerwise.partition.shifts import (
     unshifted,
 )
 from peerwise.partition.sizes import (
-    SIZES,
     equal_sizes,
     exponential_sizes,
     log_uniform_sizes,
@@ -39,10 +36,6 @@ from peerwise.partition.skew import allocation, gini, gini_by_class, gini_of_tot
 from peerwise.partition.ways import clusters, feature_drift, first_component, iid
 
 __all__ = [
-    "OWN_SIZES",
-    "PARTITIONS",
-    "SHIFTS",
-    "SIZES",
     "Partition",
     "Shift",
     "allocation",

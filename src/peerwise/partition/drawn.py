@@ -1,7 +1,11 @@
 """Label skew by draws: each node's class mix, or each class's spread over the nodes, is random."""
 
-import numpy as np
+from typing import Annotated
 
+import numpy as np
+from annotated_types import Ge, Gt
+
+from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, sized, whole
 from peerwise.partition.skew import gini_by_class
@@ -16,12 +20,14 @@ def _positive(alpha: float) -> None:
         raise BadSetting(f"alpha must be above 0 and finite, got {alpha!r}")
 
 
+@declares("partition")
 def dirichlet(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     sizes: np.ndarray,
-    alpha: float = 0.5,
+    *,
+    alpha: Annotated[float, Gt(0), "concentration: small is skewed"] = 0.5,
 ) -> Rows:
     """Label skew: every node draws its class mix from Dirichlet(alpha x the class frequencies).
 
@@ -52,13 +58,15 @@ def dirichlet(
     return rows
 
 
+@declares("partition")
 def dirichlet_by_class(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     sizes: np.ndarray,
-    alpha: float = 0.5,
-    least: int = 10,
+    *,
+    alpha: Annotated[float, Gt(0), "concentration: small is skewed"] = 0.5,
+    least: Annotated[int, Ge(0), "rows that every node gets at least"] = 10,
 ) -> Rows:
     """Skew in classes and sizes: the nodes' shares of each class are a draw from Dirichlet(alpha).
 
@@ -125,15 +133,19 @@ def truncated_zipf(
     return rng.choice(weight.size, shape, p=weight / weight.sum()) + 1
 
 
+@declares("partition")
 def zipf(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     sizes: np.ndarray,
-    alpha: float = 1.26,
-    largest: int = 1000,
-    gini: tuple[float, float] | None = (0.7, 0.85),
-    least: int = 1,
+    *,
+    alpha: Annotated[float, Gt(0), "exponent of the Zipf law"] = 1.26,
+    largest: Annotated[int, Ge(1), "where the law is cut off"] = 1000,
+    gini: Annotated[
+        tuple[float, float] | None, "range of the mean Gini index of a class; none: any"
+    ] = (0.7, 0.85),
+    least: Annotated[int, Ge(0), "rows of each class that every node gets at least"] = 1,
 ) -> Rows:
     """Skew in classes and sizes: a node's share of each class is a draw from a truncated Zipf law.
 

@@ -1,7 +1,11 @@
 """Drift in p(y): rows in the order of their class, or one class for each node."""
 
-import numpy as np
+from typing import Annotated
 
+import numpy as np
+from annotated_types import Ge, Gt, Le
+
+from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, deal
 from peerwise.partition.ways import first_component
@@ -9,6 +13,7 @@ from peerwise.partition.ways import first_component
 __all__ = ["label_drift", "label_feature_drift", "label_sorted", "mixed", "sole_holder"]
 
 
+@declares("partition")
 def label_sorted(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:
     """Rows in the order of their class, dealt in chunks; a chunk may straddle classes.
 
@@ -22,13 +27,15 @@ def label_sorted(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: 
     return deal(rng, used[np.argsort(np.asarray(y)[used], kind="stable")], sizes)
 
 
+@declares("partition")
 def mixed(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     sizes: np.ndarray,
-    homo_ratio: float = 0.0,
-    shuffled: bool = False,
+    *,
+    homo_ratio: Annotated[float, Ge(0), Le(1), "share of a node's rows drawn from all classes"] = 0.0,
+    shuffled: Annotated[bool, "nodes take their chunks in a random order"] = False,
 ) -> Rows:
     """A part `homo_ratio` of each node's rows at random, the others in the order of their class.
 
@@ -55,13 +62,15 @@ def mixed(
     return [np.concatenate(both) for both in zip(drawn, chunks, strict=True)]
 
 
+@declares("partition")
 def sole_holder(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     sizes: np.ndarray,
-    label: int = 0,
-    share: float = 0.5,
+    *,
+    label: Annotated[int, Ge(0), "the class that node 0 alone holds"] = 0,
+    share: Annotated[float, Gt(0), Le(1), "of node 0's rows that are of this class"] = 0.5,
 ) -> Rows:
     """Node 0 alone holds a class, `share` of its rows; all else at random among the other classes.
 
@@ -125,6 +134,7 @@ def _one_class(
     return rows
 
 
+@declares("partition")
 def label_drift(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:
     """Drift in p(y): every node holds one class.
 
@@ -140,6 +150,7 @@ def label_drift(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: n
     return _one_class(rng, np.asarray(y), checked(x, y, sizes), None)
 
 
+@declares("partition")
 def label_feature_drift(
     rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray
 ) -> Rows:

@@ -1,20 +1,22 @@
 """Rows that nodes see or label differently: skew of features, concept drift and concept shift.
 
 The BA-BFL paper's introduction lists five kinds of heterogeneity. Two are who holds which rows:
-skew of labels (a partition) and of quantity (`SIZES`). The other three change the rows, as here.
+skew of labels (a partition) and of quantity (`sizes`). The other three change the rows, as here.
 Numbers move by parts of their standard deviation over all nodes' rows, so that units do not matter;
 category codes and columns that do not vary stay as they are, and missing values stay missing.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from annotated_types import Ge, Le
 
+from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import whole
 
-__all__ = ["SHIFTS", "Shift", "concept_drift", "concept_shift", "feature_skew", "unshifted"]
+__all__ = ["Shift", "concept_drift", "concept_shift", "feature_skew", "unshifted"]
 
 # Changes rows: rng, x [m, d], y [m], the rows of each node, cardinalities (0: a number) -> x, y.
 # No row may be two nodes'. A row of no node stays as it is. Without cardinalities all are numbers.
@@ -23,6 +25,7 @@ Shift: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray]]
 STRONGEST = 10.0  # exp(10 a) is still a number in float32 for every normal draw a that occurs
 
 
+@declares("shift", name="none")
 def unshifted(
     rng: np.random.Generator,
     x: np.ndarray,
@@ -34,13 +37,15 @@ def unshifted(
     return x, y
 
 
+@declares("shift")
 def feature_skew(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     owned: Sequence[np.ndarray],
     cardinalities: Sequence[int] = (),
-    strength: float = 0.5,
+    *,
+    strength: Annotated[float, Ge(0), Le(STRONGEST), "how much nodes differ; 0 changes nothing"] = 0.5,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drift in p(x): every node measures every number with a scale and an offset of its own.
 
@@ -64,13 +69,15 @@ def feature_skew(
     return x, np.array(y)
 
 
+@declares("shift")
 def concept_drift(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     owned: Sequence[np.ndarray],
     cardinalities: Sequence[int] = (),
-    strength: float = 0.5,
+    *,
+    strength: Annotated[float, Ge(0), Le(STRONGEST), "how much nodes differ; 0 changes nothing"] = 0.5,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drift in p(x | y): what a class looks like differs between nodes.
 
@@ -93,14 +100,16 @@ def concept_drift(
     return x, y
 
 
+@declares("shift")
 def concept_shift(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     owned: Sequence[np.ndarray],
     cardinalities: Sequence[int] = (),
-    strength: float = 0.2,
-    classes: int = 2,
+    *,
+    strength: Annotated[float, Ge(0), Le(1), "share of nodes that label otherwise"] = 0.2,
+    classes: Annotated[int, Ge(2), "how many classes such a node confuses"] = 2,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drift in p(y | x): some nodes take a few classes for each other.
 
@@ -171,11 +180,3 @@ def _numbers(
     std = np.sqrt(square / count)
     varies = std > 1e-12 * np.abs(mean)  # not exactly 0: the mean is rounded
     return columns[varies], mean[varies], std[varies]
-
-
-# Shifts by name, called as f(rng, x, y, owned, cardinalities); rows as they are have no name here.
-SHIFTS: dict[str, Shift] = {
-    "feature_skew": feature_skew,
-    "concept_drift": concept_drift,
-    "concept_shift": concept_shift,
-}

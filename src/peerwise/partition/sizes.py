@@ -1,13 +1,12 @@
 """How many rows each node gets."""
 
-from collections.abc import Callable
-
 import numpy as np
 
+from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.partition.rows import sized, whole
 
-__all__ = ["SIZES", "equal_sizes", "exponential_sizes", "log_uniform_sizes", "uniform_sizes"]
+__all__ = ["equal_sizes", "exponential_sizes", "log_uniform_sizes", "uniform_sizes"]
 
 
 def _room(nodes: int, rows: int, minimum: int) -> None:
@@ -29,11 +28,14 @@ def equal_sizes(nodes: int, rows: int) -> np.ndarray:
     return rows // nodes + (np.arange(nodes) < rows % nodes)
 
 
+@declares("sizes", name="equal")
 def _equal(rng: np.random.Generator, nodes: int, rows: int, minimum: int = 2) -> np.ndarray:
+    """As many rows for each node."""
     _room(nodes, rows, minimum)
     return equal_sizes(nodes, rows)
 
 
+@declares("sizes", name="uniform")
 def uniform_sizes(rng: np.random.Generator, nodes: int, rows: int, minimum: int = 2) -> np.ndarray:
     """Sizes in proportion to draws from U[1, 10], `minimum` or more, `rows` in all.
 
@@ -44,6 +46,7 @@ def uniform_sizes(rng: np.random.Generator, nodes: int, rows: int, minimum: int 
     return sized(rng.uniform(1, 10, nodes), rows, minimum)
 
 
+@declares("sizes", name="exponential")
 def exponential_sizes(
     rng: np.random.Generator, nodes: int, rows: int, minimum: int = 2
 ) -> np.ndarray:
@@ -56,6 +59,7 @@ def exponential_sizes(
     return sized(rng.exponential(size=nodes), rows, minimum)
 
 
+@declares("sizes", name="log_uniform")
 def log_uniform_sizes(
     rng: np.random.Generator, nodes: int, rows: int, minimum: int = 2
 ) -> np.ndarray:
@@ -70,11 +74,3 @@ def log_uniform_sizes(
     low = max(minimum, 1)
     return sized(np.exp(rng.uniform(np.log(low), np.log(max(rows / 5, low)), nodes)), rows, minimum)
 
-
-# How many rows each node gets, by name.
-SIZES: dict[str, Callable[..., np.ndarray]] = {
-    "equal": _equal,
-    "uniform": uniform_sizes,
-    "exponential": exponential_sizes,
-    "log_uniform": log_uniform_sizes,
-}  # called as f(rng, nodes, rows, minimum)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from peerwise.declare import declares
 from peerwise.errors import BadData
 from peerwise.partition.rows import Rows, checked, cut, deal
 
@@ -45,6 +46,7 @@ def first_component(x: np.ndarray) -> np.ndarray:
     return score
 
 
+@declares("partition")
 def iid(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:
     """Rows at random.
 
@@ -56,6 +58,7 @@ def iid(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarra
     return cut(rng.permutation(len(y))[: sizes.sum()], sizes)
 
 
+@declares("partition")
 def feature_drift(
     rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray
 ) -> Rows:
@@ -73,6 +76,7 @@ def feature_drift(
     return deal(rng, used[np.argsort(first_component(x)[used], kind="stable")], sizes)
 
 
+@declares("partition")
 def clusters(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:
     """Sample bias: rows in the order of their k-means cluster, dealt in chunks.
 

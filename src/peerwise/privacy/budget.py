@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +20,16 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.models.block import check_arguments
 
-__all__ = ["RULES", "Queries", "check_delta", "check_epsilon", "scales", "split", "split_gaussian"]
+__all__ = ["RULES", "Budget", "Queries", "check_delta", "check_epsilon", "scales", "split", "split_gaussian"]
 
 RULES = ("even", "optimal")  # how a budget is shared among the queries
+
+
+class Budget(NamedTuple):
+    """What a node may spend; an infinite epsilon is no noise."""
+
+    epsilon: float = math.inf
+    delta: float = 1e-5
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from peerwise.topology.analysis import graph_of, mixing_matrix, reach, spectral_gap
 from peerwise.topology.given import from_file, from_graph
 from peerwise.topology.graphs import (
-    GRAPHS,
     alone,
     barabasi_albert,
     chain,
@@ -22,7 +21,6 @@ from peerwise.topology.graphs import (
 from peerwise.topology.links import Topology, metropolis, pushes, redrawn, stack
 
 __all__ = [
-    "GRAPHS",
     "Topology",
     "alone",
     "barabasi_albert",

@@ -2,21 +2,21 @@
 
 import math
 import random
-from inspect import signature
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
+from annotated_types import Ge, Le
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from peerwise.core import Links
-from peerwise.errors import BadSetting, UnknownName
-from peerwise.topology.links import ALWAYS, Topology, probability, undirected, whole
+from peerwise.declare import build, canonical, declares, gives
+from peerwise.errors import BadSetting
+from peerwise.topology.links import ALWAYS, Topology, undirected, whole
 
 __all__ = [
-    "GRAPHS",
     "alone",
     "barabasi_albert",
     "chain",
@@ -33,11 +33,9 @@ __all__ = [
     "tree_plus",
 ]
 
-# The graphs that `named` makes from a number of nodes and a seed.
-GRAPHS: tuple[str, ...] = (
-    *("alone", "barabasi_albert", "chain", "complete", "erdos_renyi", "grid", "random_tree"),
-    *("regular", "ring", "server", "small_world", "star", "tree_plus"),
-)
+gives("topology", Topology)
+
+Probability: TypeAlias = Annotated[float, Ge(0), Le(1)]
 
 _TRIES = 1000  # draws before a graph that will not be connected is given up
 
@@ -54,6 +52,7 @@ def _pairs(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return codes - v * (v - 1) // 2, v
 
 
+@declares("topology")
 def chain(n: int = 50) -> Topology:
     """A line: node i beside i - 1 and i + 1.
 
@@ -64,6 +63,7 @@ def chain(n: int = 50) -> Topology:
     return undirected(n, u, u + 1)
 
 
+@declares("topology")
 def ring(n: int = 50) -> Topology:
     """A chain whose ends meet (with fewer than 3 nodes they already do).
 
@@ -74,6 +74,7 @@ def ring(n: int = 50) -> Topology:
     return undirected(n, u, (u + 1) % n)
 
 
+@declares("topology")
 def star(n: int = 50) -> Topology:
     """Node 0 beside every other: a hub that is itself a learner, unlike `server`.
 
@@ -84,6 +85,7 @@ def star(n: int = 50) -> Topology:
     return undirected(n, np.zeros_like(v), v)
 
 
+@declares("topology")
 def complete(n: int = 50) -> Topology:
     """Everybody beside everybody, as n (n - 1) links; `server` is the cheap way to a global mean.
 
@@ -93,6 +95,7 @@ def complete(n: int = 50) -> Topology:
     return undirected(n, *np.triu_indices(whole("n", n, 1), 1))
 
 
+@declares("topology")
 def server(n: int = 50) -> Topology:
     """A server that totals what all nodes send and broadcasts it: n messages up and n down.
 
@@ -108,6 +111,7 @@ def server(n: int = 50) -> Topology:
     return Topology(links, (table,), jnp.asarray(ALWAYS, jnp.int32), int(n), server=True)
 
 
+@declares("topology")
 def alone(n: int = 1) -> Topology:
     """No links at all: every node learns from its own rows.
 
@@ -118,6 +122,7 @@ def alone(n: int = 1) -> Topology:
     return undirected(whole("n", n, 1), none, none)
 
 
+@declares("topology")
 def grid(n: int = 49) -> Topology:
     """n nodes in rows of ceil(sqrt(n)), each beside those left, right, above and below.
 
@@ -140,16 +145,20 @@ def _prufer(n: int, rng: np.random.Generator) -> np.ndarray:
     return np.array(nx.from_prufer_sequence(rng.integers(n, size=n - 2).tolist()).edges)
 
 
+@declares("topology")
 def random_tree(n: int = 50, seed: int = 0) -> Topology:
     """A tree drawn uniformly among all labelled trees, by its Prüfer sequence.
 
     >>> random_tree(50, seed=7).links_per_round(0)
     98
     """
-    return tree_plus(n, 0, seed)
+    return tree_plus(n, seed, extra=0)
 
 
-def tree_plus(n: int = 50, extra: int = 10, seed: int = 0) -> Topology:
+@declares("topology")
+def tree_plus(
+    n: int = 50, seed: int = 0, *, extra: Annotated[int, Ge(0), "edges beside the tree's"] = 10
+) -> Topology:
     """`random_tree(n, seed)` and `extra` more edges, drawn uniformly among the pairs not in it.
 
     >>> tree_plus(50, extra=10).links_per_round(0)
@@ -167,7 +176,10 @@ def tree_plus(n: int = 50, extra: int = 10, seed: int = 0) -> Topology:
     return undirected(n, *_pairs(np.append(taken, codes)))
 
 
-def erdos_renyi(n: int = 50, p: float = 0.2, seed: int = 0) -> Topology:
+@declares("topology")
+def erdos_renyi(
+    n: int = 50, seed: int = 0, *, p: Annotated[Probability, "of each pair to be linked"] = 0.2
+) -> Topology:
     """Every pair linked with probability p, drawn again until the graph is connected.
 
     >>> erdos_renyi(50, p=0.2).n
@@ -175,7 +187,6 @@ def erdos_renyi(n: int = 50, p: float = 0.2, seed: int = 0) -> Topology:
     """
     total = whole("n", n, 1) * (n - 1) // 2
     rng = np.random.default_rng(whole("seed", seed, 0))
-    probability("p", p)
     for _ in range(_TRIES):
         count = rng.binomial(total, p)
         if count < n - 1:
@@ -189,7 +200,10 @@ def erdos_renyi(n: int = 50, p: float = 0.2, seed: int = 0) -> Topology:
     )
 
 
-def barabasi_albert(n: int = 50, m: int = 2, seed: int = 0) -> Topology:
+@declares("topology")
+def barabasi_albert(
+    n: int = 50, seed: int = 0, *, m: Annotated[int, Ge(1), "edges of a node that joins"] = 2
+) -> Topology:
     """Nodes join one by one, each with m edges to nodes drawn in proportion to their degree.
 
     >>> barabasi_albert(50, m=2).links_per_round(0)
@@ -200,7 +214,10 @@ def barabasi_albert(n: int = 50, m: int = 2, seed: int = 0) -> Topology:
     return _from_nx(nx.barabasi_albert_graph(n, m, seed=whole("seed", seed, 0)))
 
 
-def regular(n: int = 50, k: int = 4, seed: int = 0) -> Topology:
+@declares("topology")
+def regular(
+    n: int = 50, seed: int = 0, *, k: Annotated[int, Ge(0), "neighbours of each node"] = 4
+) -> Topology:
     """A random graph in which every node has k neighbours, drawn again until it is connected.
 
     >>> regular(50, k=4).links_per_round(0)
@@ -218,7 +235,14 @@ def regular(n: int = 50, k: int = 4, seed: int = 0) -> Topology:
     raise BadSetting(f"k = {k} gave no connected graph of {n} nodes in {_TRIES} draws; take k > 2")
 
 
-def small_world(n: int = 50, k: int = 4, p: float = 0.1, seed: int = 0) -> Topology:
+@declares("topology")
+def small_world(
+    n: int = 50,
+    seed: int = 0,
+    *,
+    k: Annotated[int, Ge(2), "nearest nodes on the ring, an even number"] = 4,
+    p: Annotated[Probability, "of each edge to be rewired"] = 0.1,
+) -> Topology:
     """A ring where each node knows its k nearest, each edge rewired with probability p; connected.
 
     Watts and Strogatz (1998).
@@ -228,7 +252,6 @@ def small_world(n: int = 50, k: int = 4, p: float = 0.1, seed: int = 0) -> Topol
     """
     if whole("k", k, 2) >= whole("n", n, 1) or k % 2:
         raise BadSetting(f"k must be even and below n = {n}, got {k}")
-    probability("p", p)
     try:
         return _from_nx(
             nx.connected_watts_strogatz_graph(n, k, p, tries=_TRIES, seed=whole("seed", seed, 0))
@@ -241,16 +264,11 @@ def small_world(n: int = 50, k: int = 4, p: float = 0.1, seed: int = 0) -> Topol
 
 
 def named(name: str, n: int = 50, seed: int = 0, **options: Any) -> Topology:
-    """The graph of `GRAPHS` called `name`; the seed goes to those that are drawn.
+    """The listed graph called `name`; the seed goes to those that are drawn.
 
     >>> named("chain", 5).links_per_round(0), named("tree_plus", 5, extra=1).links_per_round(0)
     (8, 10)
     """
-    if name not in GRAPHS:
-        raise UnknownName("topology", name, GRAPHS)
-    make = globals()[name]
-    takes = signature(make).parameters
-    if unknown := sorted(options.keys() - takes.keys()):
-        raise BadSetting(f"{name} takes {', '.join(takes)}, got {', '.join(unknown)}")
-    topology: Topology = make(n, **({"seed": seed} if "seed" in takes else {}), **options)
+    table = canonical("topology", {"name": name, **options}, ("topology",), sweeps=False)
+    topology: Topology = build("topology", table, {"n": n, "seed": seed})
     return topology

@@ -2,19 +2,26 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Gt, Le
 
 from peerwise.core import Array
+from peerwise.declare import Named, declares
 from peerwise.errors import BadSetting
 
-__all__ = ["LOSSES", "Loss", "cross_entropy", "linear_teacher", "soft_labels", "virtual_teacher"]
+__all__ = [
+    "Loss", "LossOption", "cross_entropy", "linear_teacher", "soft_labels", "virtual_teacher",
+]  # fmt: skip
 
 Loss: TypeAlias = Callable[[Array, Array], Array]  # logits [m, c], labels [m] -> [m]
+LossOption: TypeAlias = Annotated[Any, Named("loss"), "what training makes small"]
+Beta: TypeAlias = Annotated[float, Gt(0), Le(1), "how sure the teacher is of the label"]
 
 
+@declares("loss")
 @cache
 def cross_entropy() -> Loss:
     """-log p(y | x)."""
@@ -39,8 +46,9 @@ def _check(beta: float, classes: int) -> None:
         raise BadSetting(f"beta must be above 1/{classes} and at most 1, got {beta}")
 
 
+@declares("loss")
 @cache
-def virtual_teacher(classes: int, beta: float = 0.99) -> Loss:
+def virtual_teacher(classes: int, *, beta: Beta = 0.99) -> Loss:
     """KL(teacher || p): the soft labels of a teacher that is right with probability `beta`.
 
     Equation 8 of the DecDiff paper, read as label smoothing: cross-entropy with soft labels minus
@@ -56,8 +64,9 @@ def virtual_teacher(classes: int, beta: float = 0.99) -> Loss:
     return loss
 
 
+@declares("loss")
 @cache
-def linear_teacher(classes: int, beta: float = 0.99) -> Loss:
+def linear_teacher(classes: int, *, beta: Beta = 0.99) -> Loss:
     """-sum of teacher x p: what a KL loss becomes that is fed probabilities for their logarithms.
 
     An ablation: a public implementation of the virtual teacher does so. Its gradients are bounded.
@@ -69,10 +78,3 @@ def linear_teacher(classes: int, beta: float = 0.99) -> Loss:
 
     return loss
 
-
-# Losses by name, made of (number of classes, beta).
-LOSSES: dict[str, Callable[[int, float], Loss]] = {
-    "cross_entropy": lambda classes, beta: cross_entropy(),
-    "linear_teacher": linear_teacher,
-    "virtual_teacher": virtual_teacher,
-}

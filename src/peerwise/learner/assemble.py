@@ -1,0 +1,235 @@
+"""From a cell and its rows to something that runs: the one place that makes methods."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+
+from peerwise import metrics, topology
+from peerwise.agreement import phase_options
+from peerwise.channel import Channel
+from peerwise.core import Method, State, Tree
+from peerwise.declare import Declared, build, find, needs
+from peerwise.errors import BadSetting
+from peerwise.learner.sections import Cell
+from peerwise.learner.world import World
+from peerwise.methods.baselines import Pooled
+from peerwise.methods.gossip_nb import release
+from peerwise.models.family import Model
+from peerwise.models.registry import agreed, check_rows, first_phase
+from peerwise.nets.net import Net, network_of
+from peerwise.privacy.budget import Budget
+from peerwise.shards import Shards, pack, pooled
+from peerwise.topology import Topology
+
+__all__ = ["Assembled", "assemble", "make_links", "offered", "probe_of"]
+
+
+class Assembled(NamedTuple):
+    """Everything that a runtime needs for one repetition."""
+
+    method: Method
+    shards: Shards
+    links: Topology
+    channel: Channel | None
+    probe: Any  # None without test rows
+
+
+class Facts(dict[str, Any]):
+    """What is known of a cell; what must be made is made when it is first asked for."""
+
+    def __init__(self, known: dict[str, Any], makers: dict[str, Callable[[], Any]]):
+        super().__init__(known)
+        self._makers = makers
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self._makers[name]()  # KeyError: not known here
+        return self[name]
+
+
+def make_links(cell: Cell, world: World) -> Topology:
+    """Who hears whom, drawn from the world's seed or given."""
+    place, n = cell.method.traits.place, world.nodes
+    if place == "pooled":
+        return topology.alone(1)
+    if place == "alone":
+        return topology.alone(n)
+    if place == "server":
+        return topology.server(n)
+    table, s = cell["network"]["topology"], cell["network"]
+
+    def draw(seed: int) -> Topology:
+        made: Topology = build("topology", table, {"n": n, "seed": seed})
+        return made
+
+    if world.links is not None:
+        links: Topology = world.links
+    elif s["push"]:
+        among = n if table["name"] == "complete" else draw(world.seed)
+        links = topology.pushes(among, rounds=max(cell["run"]["rounds"], 1), seed=world.seed)
+    elif s["redraw"] is not None:
+        rounds = max(cell["run"]["rounds"], 1)
+        links = topology.redrawn(draw, every=s["redraw"], rounds=rounds, seed=world.seed)
+    else:
+        links = draw(world.seed)
+    if links.n != n:
+        raise BadSetting(f"topology '{table['name']}' has {links.n} nodes, and there are {n}")
+    return topology.metropolis(links) if "metropolis" in needs("method", cell["method"]) else links
+
+
+def assemble(cell: Cell, world: World, degree: int | None = None) -> Assembled:
+    """Method, shards, links, channel and probe of a cell for the rows of a world.
+
+    `degree`: the most neighbours of a node, where it is known to be more than these links have.
+    """
+    known = cell.method
+    deal = pooled if known.traits.place == "pooled" else pack
+    shards, links = deal(world.x, world.y, world.owned), make_links(cell, world)
+    facts = facts_of(cell, world, shards, links, degree)
+    method = build("method", cell["method"], facts)
+    channel = build("channel", cell["network"]["channel"], facts) if "network" in cell else None
+    probe = None if world.x_test is None else probe_of(cell["run"]["metrics"], facts)
+    return Assembled(method, shards, links, channel, probe)
+
+
+def facts_of(
+    cell: Cell, world: World, shards: Shards | None, links: Topology, degree: int | None = None
+) -> Facts:
+    """All facts that functions can ask for, as far as they are known in this world."""
+    schema = world.schema
+    classes = len(schema.classes)
+    facts: dict[str, Any] = {
+        "n": world.nodes,
+        "nodes": world.nodes,
+        "seed": world.seed,
+        "rounds": cell["run"]["rounds"],
+        "degree": links.slots if degree is None else degree,
+        "classes": classes,
+        "cardinalities": schema.cardinalities,
+        "missing": schema.missing,
+        "shape": world.shape or world.x.shape[1:],
+    }
+    if world.rows is not None:
+        facts["rows"] = world.rows
+    if world.x_test is not None:
+        facts |= {"x_test": world.x_test, "y_test": world.y_test}
+    makers: dict[str, Callable[[], Any]] = {"net": lambda: _net(cell, made)}
+    if "model" in cell:
+        makers["model"] = lambda: _model(cell, world, shards, links, made)
+    if "privacy" in cell:
+        makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell)}
+    if cell.method.traits.place == "pooled":
+        makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
+    made = Facts(facts, makers)
+    return made
+
+
+def _net(cell: Cell, facts: Facts) -> Net:
+    net = build("net", cell["net"], facts)
+    if isinstance(net, Net):
+        return net
+    if not callable(net):
+        raise BadSetting(
+            f"net '{cell['net']['name']}' must return a function from a key to an equinox module, or "
+            f"a peerwise.nets.Net, got {type(net)}"
+        )
+    return network_of(net, math.prod(facts["shape"]), facts["classes"])
+
+
+def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts) -> Model:
+    """The model; what must be agreed before is a first phase of the network, where there is one.
+
+    Nodes that learn alone are told, as they are told center and scale.
+    """
+    table, schema = dict(cell["model"]), world.schema
+    phase = first_phase(table, schema)
+    if phase is not None:
+        if world.sums is not None:
+            options = phase.options(world.sums)
+        elif cell.method.traits.place in ("neighbours", "server") and not phase.public:
+            options = phase_options(phase, shards, links, cell["run"]["seed"])
+        else:
+            options = agreed(schema, table["name"], world.x, world.y)
+        table |= {k: v for k, v in options.items() if table[k] is None}
+    model: Model = build("model", table, facts)
+    check_rows(model, np.asarray(world.x), schema)
+    return model
+
+
+def _budget(cell: Cell) -> Budget:
+    epsilon = cell["privacy"]["epsilon"]
+    return Budget(math.inf if epsilon is None else epsilon, cell["privacy"]["delta"])
+
+
+def _draw(cell: Cell, world: World, facts: Facts) -> Any:
+    if world.draw is not None:
+        return world.draw
+    s = cell["privacy"]
+    bounds = {"bounds": (-s["bound"], s["bound"])} if s["sensitivity"] == "bounded" else {}
+    budget = _budget(cell).epsilon
+    return release(facts["model"], epsilon=budget, sensitivity=s["sensitivity"], **bounds)
+
+
+class _Predictions(NamedTuple):  # of the same functions and options they are equal: one program
+    metrics: tuple[tuple[str, Callable[..., Any], tuple[str, ...], tuple[Any, ...]], ...]
+    classes: int
+
+    def __call__(self, x: Any, y: Any, method: Method, state: State) -> Tree:
+        key = jax.random.key(0)  # prediction that samples draws the same samples every time
+
+        def one(value: Tree) -> dict[str, Any]:
+            facts = {"log_prob": method.predict(key, value, x), "x_test": x, "y_test": y}
+            facts["classes"] = self.classes
+            values: dict[str, Any] = {}
+            for name, make, asked, options in self.metrics:
+                value = make(**{fact: facts[fact] for fact in asked}, **dict(options))
+                values |= value if isinstance(value, dict) else {name: value}
+            return values
+
+        return jax.lax.map(one, state.value)
+
+
+def probe_of(tables: tuple[Any, ...], facts: Facts) -> Any:
+    """One probe that records the errors on the test rows and every metric that is asked for."""
+    probes, predicted = [build("metric", {"name": "errors"}, facts)], []
+    for table in tables:
+        known = find("metric", table["name"])
+        if "log_prob" not in known.facts:
+            probes.append(_checked_probe(known, build("metric", table, facts)))
+            continue
+        if odd := set(known.facts) - {"log_prob", "x_test", "y_test", "classes"}:
+            raise BadSetting(
+                f"metric '{known.name}' sees log_prob, x_test, y_test and classes, not {odd.pop()}"
+            )
+        options = tuple((k, v) for k, v in table.items() if k != "name")
+        predicted.append((known.name.rpartition(":")[2], known.make, known.facts, options))
+    if predicted:
+        look = _Predictions(tuple(predicted), facts["classes"])
+        probes.append(Partial(look, facts["x_test"], np.asarray(facts["y_test"], np.int32)))
+    return metrics.together(*probes)
+
+
+def _checked_probe(known: Declared, probe: Any) -> Any:
+    if not callable(probe):
+        raise BadSetting(
+            f"metric '{known.name}' must return a function of (method, state), or ask for log_prob "
+            f"and return a number, got {type(probe)}"
+        )
+    return probe
+
+
+# the facts that a face cannot know, and the places at which its methods may run
+_FACES: dict[str, tuple[set[str], set[str]]] = {
+    "run": (set(), {"neighbours", "server", "pooled", "alone"}),
+    "estimator": ({"pooled"}, {"neighbours", "server", "alone"}),
+    "peer": ({"pooled"}, {"neighbours", "alone"}),
+}
+
+
+def offered(known: Declared, face: str) -> bool:
+    """Whether a face ("run", "estimator", "peer") has what a method asks for."""
+    unknown, places = _FACES[face]
+    return known.traits.place in places and not unknown & set(known.facts)

@@ -1,0 +1,116 @@
+"""Run a cell: draw its rows, assemble every repetition, let the networks learn, measure."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from peerwise import metrics
+from peerwise.core import Method
+from peerwise.learner.assemble import Assembled, assemble, make_links
+from peerwise.learner.sections import Cell
+from peerwise.learner.world import World, drawn
+from peerwise.runtime import cast, precision_of
+from peerwise.simulate import simulate
+
+__all__ = ["Outcome", "assembled", "recorded", "run"]
+
+EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
+
+
+class Outcome(NamedTuple):
+    """What one cell gave, for every repetition, recorded round and node.
+
+    Errors on the training rows are measured after the last round only: there are many such rows.
+    What is measured after combining is called `combined_...`.
+    """
+
+    rounds: np.ndarray  # [r] which rounds were recorded
+    values: dict[str, np.ndarray]  # name -> [repetitions, r or 1, nodes, ...] or [repetitions, r]
+    bytes_per_link: int  # of one message
+    messages: int  # sent in all in one repetition
+
+
+def recorded(cell: Cell) -> list[int]:
+    """The rounds at which nodes are measured: the last is always among them."""
+    s, rounds = cell["run"], cell["run"]["rounds"]
+    if not rounds:
+        return []
+    every = {"last": rounds, "all": 1}.get(s["record"], s["record"])
+    early = EARLY if s["early"] else ()
+    return sorted({*range(every, rounds + 1, every), rounds, *(r for r in early if r <= rounds)})
+
+
+def assembled(cell: Cell) -> tuple[list[World], list[Assembled]]:
+    """The worlds of all repetitions and what runs in each."""
+    worlds = [drawn(cell, r) for r in range(cell["run"]["repetitions"])]
+    if "network" in cell and cell["network"]["fixed"]:
+        worlds = [w._replace(seed=worlds[0].seed) for w in worlds]
+    degree = max(make_links(cell, w).slots for w in worlds)
+    return worlds, [assemble(cell, w, degree) for w in worlds]
+
+
+def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
+    """Run all repetitions of a cell, side by side where their shapes allow it."""
+    worlds, parts = assembled(cell)
+    s, silent = cell["run"], cell.method.traits.place in ("pooled", "alone")
+    stages, at = tuple(s["stages"]), recorded(cell)
+    seeds = [int(x) for x in np.random.SeedSequence([s["seed"], 3]).generate_state(len(parts))]
+    go = partial(
+        simulate, rounds=s["rounds"], at=at, stages=stages, channel=parts[0].channel,
+        precision=s["precision"],
+    )  # fmt: skip
+    methods, probes = [p.method for p in parts], [p.probe for p in parts]
+    if _alike(parts):
+        links: Any = parts[0].links if silent else [p.links for p in parts]
+        runs = [
+            go(methods[0], [p.shards for p in parts], links, seed=seeds, probe=probes,
+               checkpoint=checkpoint)
+        ]  # fmt: skip
+    else:
+        runs = [
+            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe])
+            for p, seed in zip(parts, seeds, strict=True)
+        ]
+    states = [jax.tree.map(lambda a, i=i: a[i], r.state) for r in runs for i in range(_count(r))]
+    train = [metrics.errors("train", w.x, w.y) for w in worlds]
+    values = _at_end(methods, states, train, s["precision"])
+    if s["rounds"]:
+        for stage in stages:
+            seen = [run.history[stage] for run in runs]
+            prefix = "combined_" if stage == "combine" else ""
+            values |= {prefix + k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
+    else:  # nothing is learnt round by round: look at the start
+        values |= _at_end(methods, states, probes, s["precision"])
+    size, messages = (0, 0) if silent else (runs[0].message_bytes, runs[0].messages)
+    return Outcome(np.array(at or [0]), values, size, messages)
+
+
+def _count(run: Any) -> int:
+    return int(jax.tree.leaves(run.state)[0].shape[0])
+
+
+@partial(jax.jit, static_argnums=0)
+def _look(method: Method, probe: Any, state: Any) -> Any:
+    return probe(method, state)
+
+
+def _at_end(
+    methods: list[Method], states: list[Any], probes: list[Any], precision: str
+) -> dict[str, np.ndarray]:
+    """What the probes see in the final states of the repetitions: [repetitions, 1, ...]."""
+    with precision_of(precision) as dtype:
+        seen = [
+            _look(method, cast(probe, dtype), state)
+            for method, probe, state in zip(methods, probes, states, strict=True)
+        ]
+        return {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}
+
+
+def _alike(parts: list[Assembled]) -> bool:
+    """Whether all repetitions fit into one array program."""
+    shapes = [[a.shape for a in jax.tree.leaves(p.shards)] for p in parts]
+    one = all(p.method is parts[0].method for p in parts) and all(s == shapes[0] for s in shapes)
+    return one and max(len(p.links.table) for p in parts) == 1

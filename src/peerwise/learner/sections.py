@@ -1,0 +1,307 @@
+"""A description of a learner in sections, and the cells that a description with lists stands for.
+
+Sections are `data`, `split`, `model` or `net`, `method`, `network`, `privacy` and `run`. Each has a
+short form (`network = "ring"`), every option a default. A list where one value is expected is a
+sweep: one cell for each value.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+from annotated_types import Ge, Gt, Lt
+
+from peerwise.declare import (
+    Declared,
+    Named,
+    Option,
+    Varies,
+    canonical,
+    declared,
+    filled,
+    find,
+    section,
+)
+from peerwise.errors import BadSetting, UnknownName
+
+__all__ = ["NAMED", "SECTIONS", "Cell", "Data", "Network", "Privacy", "Run", "Split", "cell", "expand"]
+
+
+class Data(NamedTuple):
+    """Which rows there are and how they are read."""
+
+    source: Annotated[str, "a name of `peerwise data list`, or a CSV or Parquet file"] = "digits"
+    target: Annotated[str | None, "the column to predict (files)"] = None
+    typing: Annotated[
+        Literal["distinct", "manifest"], "a number of at most 10 values is a category, or as declared"
+    ] = "distinct"
+    missing: Annotated[Literal["category", "missing", "error"], "what a missing value is"] = "category"
+    drop: Annotated[tuple[str, ...], "columns to leave out"] = ()
+    scale: Annotated[
+        Literal["each", "all", "unit"],
+        "numbers to mean 0 and variance 1 feature by feature, or all alike, or from 0 to 1",
+    ] = "each"
+
+
+class Split(NamedTuple):
+    """Who holds which rows."""
+
+    partition: Annotated[str, Named("partition"), "who gets which rows"] = "iid"
+    nodes: Annotated[int, Ge(1), "size of the network"] = 50
+    rows: Annotated[Annotated[int, Ge(1)] | Literal["all"], "rows a node, on average"] = 50
+    sizes: Annotated[str, Named("sizes"), "how rows are spread over the nodes"] = "equal"
+    shift: Annotated[str, Named("shift"), "how nodes see or label rows otherwise"] = "none"
+    test: Annotated[Literal["drawn", "own"], "test rows drawn, or those of the set's own split"] = "drawn"
+    test_rows: Annotated[int, Ge(1), "at most so many test rows"] = 10_000
+    train_rows: Annotated[int | None, Ge(1), "at most so many rows to deal"] = None
+
+
+class Network(NamedTuple):
+    """Who hears whom, and what befalls messages."""
+
+    topology: Annotated[str, Named("topology"), "the graph"] = "random_tree"
+    channel: Annotated[str, Named("channel"), "which messages arrive, and when"] = "perfect"
+    redraw: Annotated[int | None, Ge(1), "draw a new graph every so many rounds"] = None
+    push: Annotated[bool, "a node tells one random neighbour a round, not all"] = False
+    fixed: Annotated[bool, "all repetitions share one graph"] = False
+
+
+class Privacy(NamedTuple):
+    """What a node may spend on its releases."""
+
+    epsilon: Annotated[float | None, Gt(0), "a node's budget; none: no noise"] = None
+    delta: Annotated[float, Gt(0), Lt(1), "delta of Gaussian noise"] = 1e-5
+    sensitivity: Annotated[
+        Literal["local", "bounded"], "of naive Bayes releases; local is the paper's and not private"
+    ] = "bounded"
+    bound: Annotated[float, Gt(0), "standardised numbers are clipped to +- this"] = 3.0
+
+
+class Run(NamedTuple):
+    """How long, how often and what is recorded."""
+
+    rounds: Annotated[int, Ge(0), "communication rounds"] = 64
+    repetitions: Annotated[int, Ge(1), "independent splits, graphs and seeds"] = 5
+    seed: Annotated[int, Ge(0), "everything random follows from it"] = 0
+    record: Annotated[
+        Literal["last", "all"] | Annotated[int, Ge(1)],
+        "when nodes are measured: last, all, or every so many rounds",
+    ] = "last"
+    early: Annotated[bool, "also measured in ten of the first 28 rounds"] = False
+    stages: Annotated[
+        tuple[Literal["combine", "adapt"], ...], "measured after combining, adapting, or both"
+    ] = ("adapt",)
+    metrics: Annotated[tuple[Any, ...], Named("metric"), "what is recorded beside the errors"] = ()
+    precision: Annotated[Literal["float32", "float64"], "of the arithmetic"] = "float32"
+
+
+NAMED = {"model": "naive_bayes", "net": "mlp_64", "method": "crc"}  # sections of one named thing
+SECTIONS: dict[str, dict[str, Option]] = {
+    group.__name__.lower(): section(group) for group in (Data, Split, Network, Privacy, Run)
+}
+_ORDER = ("data", "split", "model", "net", "method", "network", "privacy", "run")
+
+# keys of 0.6 that have another name now
+_RENAMED = {
+    "arrival": '[network] channel = "erasure" with q',
+    "channel_options": "[network]",
+    "topology_options": "[network]",
+    "partition_options": "[split]",
+    "shift_options": "[split]",
+    "model_options": "[model]",
+    "method_options": "[method]",
+    "net_init": "[net] init",
+    "weigh": "[method] rule",
+    "include_self": "[method] include_self, an option of the rule equal",
+    "common_start": '[method] start = "common"',
+    "alpha": "[split] alpha, an option of the dirichlet partitions",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One description with every default, without what its method cannot read.
+
+    Equal cells are equal runs. `raw` is what it was made from, `varied` where it stands in a sweep.
+    """
+
+    sections: dict[str, Any]
+    raw: dict[str, Any]
+    varied: tuple[tuple[str, str], ...] = ()
+
+    def __getitem__(self, section: str) -> Any:
+        return self.sections[section]
+
+    def __contains__(self, section: str) -> bool:
+        return section in self.sections
+
+    @property
+    def method(self) -> Declared:
+        """The declaration of its method."""
+        return find("method", self["method"]["name"])
+
+    @property
+    def label(self) -> str:
+        """What its method is called beside others."""
+        return dict(self.varied).get("method") or str(self["method"]["name"])
+
+    @property
+    def key(self) -> str:
+        """A name that changes when anything about the description does."""
+        text = json.dumps(self.sections, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def changed(self, **sections: Any) -> "Cell":
+        """The cell with other values in some sections: a name, or a table of what changes."""
+        raw = dict(self.raw)
+        for name, value in sections.items():
+            old = raw.get(name, {})
+            merge = isinstance(value, Mapping) and "name" not in value
+            raw[name] = {**_table(name, old), **value} if merge else value
+        return cell(raw)
+
+    def reference(self) -> "Cell":
+        """The same learnt from the very same rows at one place, by the options that both have."""
+        learns = self.method.learns if self.method.learns == "net" else "model"
+        central = next(
+            d for d in declared("method").values() if d.traits.reference and d.learns == learns
+        )
+        kept = {k: v for k, v in self["method"].items() if k in central.options}
+        run = {**_table("run", self.raw.get("run", {})), "metrics": ()}
+        raw = {**self.raw, "method": {**kept, "name": central.name}, "run": run}
+        return cell(raw)
+
+
+def _table(name: str, given: Any) -> dict[str, Any]:
+    """A section as a table, also where it was written in its short form."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    return {"name" if name in NAMED else next(iter(SECTIONS[name])): given}
+
+
+def _filled(name: str, raw: Mapping[str, Any]) -> dict[str, Any]:
+    if name in NAMED:
+        given = raw.get(name, NAMED[name])
+        if isinstance(given, Mapping):
+            given = {k: v for k, v in given.items() if k != "label"}
+        full = canonical(name, given, (name,))
+        if not isinstance(full, dict):
+            raise BadSetting(f"[{name}] must be a name or a table, got {given!r}")
+        return full
+    given = raw.get(name, {})
+    if isinstance(given, list):
+        raise Varies((name,), given)
+    return filled(SECTIONS[name], _table(name, given), name)
+
+
+def cell(raw: Mapping[str, Any], varied: tuple[tuple[str, str], ...] = ()) -> Cell:
+    """The cell of a description without lists."""
+    for key in raw:
+        if key not in _ORDER:
+            raise _misplaced(key)
+    full = {name: _filled(name, raw) for name in _ORDER}
+    known = find("method", full["method"]["name"])
+    for name in _unread(known):
+        full.pop(name)
+    if known.traits.place == "server":
+        full["network"] |= {"topology": None, "redraw": None, "push": False, "fixed": False}
+    if known.traits.rounds is not None:
+        full["run"] |= {"rounds": known.traits.rounds}
+        full["run"] |= {"record": "last"} if known.traits.rounds < 2 else {}
+    if "rounds" in known.facts and not full["run"]["rounds"]:
+        raise BadSetting(f"[run] rounds must be 1 or more for {known.name}, got 0")
+    return Cell(full, dict(raw), varied)
+
+
+def _unread(known: Declared) -> set[str]:
+    """The sections that a method does not read."""
+    names = {"model", "net"} - set(known.facts)
+    if "draw" in known.facts:
+        names -= {"model"}
+    if not {"draw", "budget"} & set(known.facts):
+        names.add("privacy")
+    if known.traits.place in ("pooled", "alone"):
+        names.add("network")
+    return names
+
+
+def _misplaced(key: str) -> Exception:
+    """The error for a key that is no section; a flat key of 0.6 is told where it lives now."""
+    if key in _RENAMED:
+        return BadSetting(f"'{key}' is no section; it is {_RENAMED[key]} now")
+    for name, options in SECTIONS.items():
+        if key in options:
+            return BadSetting(f"'{key}' is no section; it stands in [{name}] now: write {name} = {{{key} = ...}}")
+    for kind in ("method", "net", "model"):
+        owners = [n for n, d in declared(kind).items() if key in d.options]
+        if owners:
+            return BadSetting(f"'{key}' is no section; it is an option of {owners[0]}: write it in [{kind}]")
+    return UnknownName("section", key, _ORDER)
+
+
+def expand(raw: Mapping[str, Any]) -> list[Cell]:
+    """Every cell of a description, lists taken value by value; equal cells come once."""
+    cells = list({c.key: c for c in reversed(list(_expanded(dict(raw), ())))}.values())[::-1]
+    _check_read(raw, cells)
+    return cells
+
+
+def _expanded(raw: dict[str, Any], varied: tuple[tuple[str, str], ...]) -> Iterator[Cell]:
+    try:
+        yield cell(raw, varied)
+        return
+    except Varies as found:
+        path, values = found.path, found.values
+    if not values:
+        raise BadSetting(f"{'.'.join(path)} is an empty list; give at least one value")
+    labels = _labels(path, values)
+    name = ".".join(p for p in path if p != "name")
+    for label, value in zip(labels, values, strict=True):
+        yield from _expanded(_put(raw, path, value), (*varied, (name, label)))
+
+
+def _labels(path: tuple[str, ...], values: list[Any]) -> list[str]:
+    """What the values of a sweep are called: their names, made different where they are alike."""
+    labels = [
+        str(v.get("label") or v.get("name", v)) if isinstance(v, Mapping) else str(v) for v in values
+    ]
+    for i, value in enumerate(values):
+        if isinstance(value, Mapping) and labels.count(labels[i]) > 1 and "label" not in value:
+            rest = ", ".join(f"{k} = {v}" for k, v in value.items() if k != "name")
+            labels[i] += f" ({rest})" if rest else ""
+    if len(set(labels)) < len(labels):
+        raise BadSetting(f"two values of {'.'.join(path)} are called the same: give each a label")
+    return labels
+
+
+def _put(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The description with a value at a path, also where it was written flat or in short form."""
+    head, *rest = path
+    if not rest:
+        return {**raw, head: value}
+    below = raw.get(head)
+    if isinstance(below, Mapping):
+        return {**raw, head: _put(dict(below), tuple(rest), value)}
+    if rest == ["name"] or head in SECTIONS and rest[0] == next(iter(SECTIONS[head])):
+        return {**raw, head: value}
+    if head in raw:  # a short form above a nested option that was written flat beside it
+        return {**raw, rest[-1]: value}
+    return _put(raw, tuple(rest), value)
+
+
+def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
+    """Refuse a section that none of the methods reads."""
+    methods = ", ".join(dict.fromkeys(c.method.name for c in cells))
+    for name in raw:
+        if any(name in c for c in cells):
+            continue
+        others = [n for n, d in declared("method").items() if name not in _unread(d)]
+        raise BadSetting(
+            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such as "
+            f"{', '.join(others[:3])}"
+        )
+    given = _table("network", raw.get("network", {}))
+    if "topology" in given and all(c.method.traits.place == "server" for c in cells if "network" in c):
+        raise BadSetting(f"[network] topology is not read by {methods}, which use a server: remove it")
