@@ -27,10 +27,10 @@ from benchmarks.tools import show
 from peerwise.combine import equal
 from peerwise.core import Mean, Message, Method, State
 from peerwise.data.loaders import Table
+from peerwise.node import Letter
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
-from peerwise.peer.node import Letter
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server

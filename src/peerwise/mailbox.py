@@ -1,134 +1,162 @@
-"""What one node has heard and says to each neighbour, message by message: for `walk` and peers."""
+"""The mailbox of one node: who is in its slots, what arrived in them, and what is kept.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+Everything here is NumPy: outside a compiled program, JAX would compile one for every operation and
+shape.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise.combine.apply import all_finite
-from peerwise.core import Array, Inbox, Message, Method, Shard, State, Tree
+from peerwise import runtime
+from peerwise.channel import Channel
+from peerwise.core import Array, Inbox, Links, Message, Tree
 from peerwise.topology import Topology
 
-__all__ = [
-    "Heard",
-    "Slot",
-    "answer",
-    "blank_part",
-    "deliver",
-    "finite",
-    "mailboxes",
-    "open_inbox",
-    "stacked",
-]
+__all__ = ["Letter", "Network", "finite", "keep_replies", "new_slot", "open_inbox", "stack"]
+
+Slot = dict[str, Any]  # what a node keeps of one neighbour that replies: see `new_slot`
 
 
-class Heard(NamedTuple):
-    """What is in one slot of a node's mailbox this round."""
+class Letter(NamedTuple):
+    """What one node tells another: the message to all its neighbours, and the part for this one."""
 
-    letter: Message | None  # None: nothing arrived
-    weight: float
-    age: int
-
-
-@dataclass
-class Slot:
-    """What one node last heard from one neighbour that replies."""
-
-    part: Tree
-    sent: int = -1  # the round in which the part was sent
-    message: Message | None = None  # of the round before, if it arrived
-    weight: float = 0.0
-    age: int = -1
+    message: Message
+    part: Tree = None
 
 
-def stacked(trees: Sequence[Tree]) -> Tree:
-    """Trees of the same shape as one, with a first axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+Letters = Mapping[int, tuple[Letter, int]]  # by sender: a letter and the round it was sent in
 
 
-def finite(message: Tree) -> bool:
-    """Whether every number of a message is one."""
-    return bool(all_finite(jax.tree.map(lambda a: a[None], message))[0])
+def new_slot(part: Tree, sent: Any, message: Message, weight: Any = 0) -> Slot:
+    """What a node keeps of a neighbour after a round, as arrays; weight 0: it was not heard then.
 
-
-def mailboxes(topology: Topology, t: int) -> dict[int, np.ndarray]:
-    """For every node the numbers of the links in its slots, -1 = empty."""
-    graph = int(topology.at(t))
-    if topology.server:
-        return {i: np.arange(topology.n) for i in range(topology.n)}
+    `part` is the newest that arrived, in round `sent`: zeros and -1 before the first. `message` is
+    of this round, zeros if it did not arrive.
+    """
     return {
-        int(node): row
-        for nodes, table in topology.table
-        for node, row in zip(np.asarray(nodes), np.asarray(table[graph]), strict=True)
+        "part": part,
+        "sent": np.int32(sent),
+        "message": message,
+        "known": np.bool_(weight > 0),
+        "weight": np.float32(weight),
+        "age": np.int32(0 if weight > 0 else -1),
     }
 
 
-def open_inbox(heard: Sequence[Heard], link: Array, like: Message, dtype: Any) -> Inbox:
-    """The inbox of one node from its slots; `like` is any message, `link` the weights of links."""
-    blank = jax.tree.map(jnp.zeros_like, like)
-    good = [h.letter is not None and h.weight > 0 and finite(h.letter) for h in heard]
-    letters = stacked([blank if h.letter is None else h.letter for h in heard])
+class Incoming(NamedTuple):
+    """The slots of one node in one round, as the channel leaves them."""
+
+    senders: list[int]  # -1 = no neighbour there
+    link: np.ndarray  # [k] weight of the link, whether or not anything arrives
+    weight: np.ndarray  # [k] weight with which the message is heard; 0 = it is lost
+    age: np.ndarray  # [k] how many rounds ago the message was sent
+
+
+class Network:
+    """Who hears whom in every round of one run; it holds the links of the round asked for last."""
+
+    def __init__(self, topology: Topology, channel: Channel, key: Array):
+        self._channel, self._key = channel, jax.random.fold_in(key, runtime.CHANNEL)
+        self._server, self._every = topology.server, int(topology.every)
+        self._graphs = Links(*map(np.asarray, topology.links))  # [g, e] each
+        self._table = [(np.asarray(nodes), np.asarray(slots)) for nodes, slots in topology.table]
+        self._n = topology.n
+        self._drawn: tuple[int, Links] | None = None
+
+    def hearers(self, i: int) -> tuple[int, ...]:
+        """The nodes that hear node i in some round; with a server all, itself among them."""
+        src, dst, weight, _ = self._graphs
+        if self._server:
+            return tuple(range(self._n))
+        return tuple(np.unique(dst[(src == i) & (weight > 0)]).tolist())
+
+    def incoming(self, i: int, t: int) -> Incoming:
+        """The slots of node i in round t."""
+        graph = min(t // self._every, len(self._graphs.src) - 1)
+        sent = Links(*(leaf[graph] for leaf in self._graphs))
+        if self._drawn is None or self._drawn[0] != t:
+            arrived = self._channel(self._key, t, sent)
+            self._drawn = t, Links(*map(np.asarray, arrived))
+        _, (src, _, weight, age) = self._drawn
+        box = self._box(i, graph)
+        return Incoming(
+            np.where(box >= 0, src[box], -1).tolist(),
+            np.where(box >= 0, sent.weight[box], 0),
+            np.where(box >= 0, weight[box], 0),
+            age[box],
+        )
+
+    def _box(self, i: int, graph: int) -> np.ndarray:
+        """The numbers of the links in the slots of node i, -1 = empty."""
+        if self._server:
+            return np.arange(self._n)
+        nodes, slots = next(bucket for bucket in self._table if i in bucket[0])
+        return slots[graph, int(np.flatnonzero(nodes == i)[0])]
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    """Trees of the same shape as one of NumPy arrays, with a first axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def finite(tree: Tree) -> bool:
+    """Whether a tree holds neither NaN nor infinity."""
+    real = (a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating))
+    return all(bool(np.isfinite(np.asarray(a)).all()) for a in real)
+
+
+def open_inbox(slots: Incoming, letters: Letters, blank: Message, t: int) -> Inbox:
+    """The inbox of one node in round t; a slot without a finite letter has weight 0.
+
+    `blank` is a message of zeros: it stands where no letter is, with age -1.
+    """
+    dtype: Any = runtime.float_of(blank)
+    weights = slots.weight.tolist()
+    found = [letters.get(j) if w > 0 else None for j, w in zip(slots.senders, weights, strict=True)]
+    messages = [blank if one is None else one[0].message for one in found]
+    heard = [one is not None and finite(one[0].message) for one in found]
+    value, note = stack(messages)
     return Inbox(
-        letters.value,
-        letters.note,
-        jnp.asarray([h.weight if g else 0.0 for h, g in zip(heard, good, strict=True)], dtype),
-        jnp.asarray([h.age for h in heard], jnp.int32),
-        link=jnp.asarray(link, dtype),
+        value,
+        note,
+        np.where(heard, weights, 0).astype(dtype),
+        np.array([-1 if one is None else t - one[1] for one in found], np.int32),
+        link=slots.link.astype(dtype),
     )
 
 
-def blank_part(method: Method, state: State, rows: Shard) -> Tree:
-    """What stands in a slot before the first reply; None where a method has no replies."""
-    if method.reply is None:
-        return None
-    first = method.message(jax.random.key(0), state)
-    heard = Inbox(first.value, first.note, jnp.zeros((), rows.weight.dtype), jnp.int32(-1))
-    shape = jax.eval_shape(method.reply, state, rows, heard)
-    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
-
-
-def answer(reply: Any, state: State, rows: Shard, slot: Slot, like: Message) -> Tree:
-    """What a node says to one neighbour, from what it heard of it in the round before."""
-    letter = slot.message or jax.tree.map(jnp.zeros_like, like)
-    weight = jnp.asarray(slot.weight, rows.weight.dtype)
-    return reply(
-        state, rows, Inbox(letter.value, letter.note, weight, jnp.int32(slot.age), slot.part)
-    )
-
-
-def deliver(
+def keep_replies(
     inbox: Inbox,
     senders: Sequence[int],
-    mine: dict[int, Slot],
-    to_me: dict[int, Tree],
-    sent: dict[int, Message],
-    blank: Tree,
+    kept: Mapping[str, Slot],
+    letters: Letters,
+    blank: Letter,
     t: int,
     believe: Callable[[Tree, Tree], Tree] | None = None,
-) -> Inbox:
-    """Put the parts addressed to a node into its inbox; one that does not arrive leaves the old.
+) -> tuple[Inbox, dict[str, Slot]]:
+    """The inbox with the newest part of every neighbour, and what the node keeps of each.
 
-    `senders` are by slot, -1 = empty; `to_me` and `sent` hold what those that arrived said;
-    `believe` is the method's.
+    A part that does not arrive, or is not finite, leaves the one before, and its message counts as
+    unheard. `believe` is the method's.
     """
-    weight, age, parts = np.array(inbox.weight), [], []
+    weight, slots = np.array(inbox.weight), dict(kept)
     for k, j in enumerate(senders):
-        if j < 0:
-            age.append(-1)
-            parts.append(blank)
+        if str(j) not in slots:
             continue
-        slot = mine[j]
-        slot.message, slot.weight, slot.age = None, 0.0, -1
-        weight[k] *= j in to_me and finite(to_me[j])
-        if weight[k] > 0:
-            slot.part = to_me[j] if believe is None else believe(slot.part, to_me[j])
-            slot.sent = t
-            slot.message, slot.weight, slot.age = sent[j], float(weight[k]), 0
-        age.append(t - slot.sent if slot.sent >= 0 else -1)
-        parts.append(slot.part)
-    return inbox._replace(
-        weight=jnp.asarray(weight), age=jnp.asarray(age, jnp.int32), part=stacked(parts)
-    )
+        before = slots[str(j)]["part"]
+        if weight[k] > 0 and finite(letters[j][0].part):
+            message, part = letters[j][0]
+            part = part if believe is None else believe(before, part)
+            slots[str(j)] = new_slot(part, t, message, weight[k])
+        else:
+            weight[k] = 0
+            slots[str(j)] = new_slot(before, slots[str(j)]["sent"], blank.message)
+    in_order = [slots.get(str(j)) for j in senders]
+    sent = [-1 if slot is None else int(slot["sent"]) for slot in in_order]
+    age = np.array([t - s if s >= 0 else -1 for s in sent], np.int32)
+    part = stack([blank.part if slot is None else slot["part"] for slot in in_order])
+    return inbox._replace(weight=weight, age=age, part=part), slots

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerwise.core import Message
-from peerwise.peer.node import Letter
+from peerwise.node import Letter
 from peerwise.peer.wire import BadLetter, Envelope, Format, named_leaves, pack_tree, unpack_tree
 
 CHARTER = "c" * 64

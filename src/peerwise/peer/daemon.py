@@ -20,9 +20,9 @@ import grpc
 import grpc.aio
 
 from peerwise.errors import PeerwiseError
+from peerwise.node import Letter, Memory, Node
 from peerwise.peer.identity import Identity
 from peerwise.peer.meters import Meters
-from peerwise.peer.node import Letter, Memory, Node
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Away, Place, Store
 from peerwise.peer.transport import Call, Code, Link, Refused, Server, told

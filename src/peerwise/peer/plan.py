@@ -20,9 +20,9 @@ from peerwise.methods.total import total
 from peerwise.models.family import moved
 from peerwise.models.registry import check_rows
 from peerwise.models.tan import pair_counts
+from peerwise.node import Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning, constant
-from peerwise.peer.node import Memory, Node
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 
 __all__ = ["Plan"]

@@ -17,11 +17,11 @@ import numpy as np
 from peerwise import data
 from peerwise.channel import Channel
 from peerwise.errors import BadFile, BadSetting
+from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity
 from peerwise.peer.meters import Meters
-from peerwise.peer.node import Memory
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store, now
 from peerwise.peer.terms import LimitTerms

@@ -9,10 +9,10 @@ import pandas as pd
 
 from peerwise.core import State
 from peerwise.errors import BadFile, BadSetting
+from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
 from peerwise.peer.model_file import Learnt, blank_value
-from peerwise.peer.node import Memory
 from peerwise.peer.store import DROPPED, Place, Store
 from peerwise.peer.wire import unpack_tree
 

@@ -71,6 +71,7 @@ def _hear(
         dtype = runtime.float_of(carry.sent)
         weight = jnp.where(arrived, links.weight[edge], 0).astype(dtype)
         link = jnp.where(slot >= 0, there.weight[edge], 0).astype(dtype)
+        age = jnp.where(weight > 0, age, -1)
         slots = src, weight, age, None if plan.pages == 1 else page, None, link
         if topology.server:  # one row of slots for all: the message that each node sent up
             slots = jax.tree.map(lambda a: a.T, slots)
