@@ -17,7 +17,8 @@ from peerwise.methods.neural import STARTS, trained
 from peerwise.nets.bayes import divergence
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.sgd import Penalty
+from peerwise.update.objective import Penalty
+from peerwise.update.training import training_of
 
 __all__ = ["ba_bfl"]
 
@@ -58,9 +59,11 @@ def ba_bfl(
         raise BadSetting(f"temperature must be 0 or more, got {temperature}")
     weigh = None if own_share is None else cfa(1 - own_share)
     merge = barycenter(rule, weigh) if isinstance(rule, str) else rule
-    told = {"penalty": _tempered(float(temperature)), "anchored": prior == "neighbours", **training}
-    options = tuple(sorted(told.items()))
-    return trained(net, loss or cross_entropy(), merge, start, keep, options)
+    options = training_of({"keep": keep, **training})
+    penalty, anchored = _tempered(float(temperature)), prior == "neighbours"
+    return trained(
+        net, loss or cross_entropy(), merge, start, options, penalty=penalty, anchored=anchored
+    )
 
 
 @cache

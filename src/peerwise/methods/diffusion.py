@@ -15,6 +15,7 @@ from peerwise.methods.neural import trained
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, cross_entropy
 from peerwise.update.risk import check_alpha, tail
+from peerwise.update.training import training_of
 
 __all__ = ["average_cvar", "cta", "cvar_cvar"]
 
@@ -50,7 +51,7 @@ def average_cvar(
     learning rate of lr / alpha.
     """
     risk = _risk(alpha, smooth, gamma, lr_t)
-    return _diffusion(net, loss, order, weigh or weighing.equal(True), {**training, **risk})
+    return _diffusion(net, loss, order, weigh or weighing.equal(True), training, **risk)
 
 
 def cvar_cvar(
@@ -70,7 +71,7 @@ def cvar_cvar(
     A node tells its loss with its weights. alpha = 1 is `cta`.
     """
     risk = _risk(alpha, smooth, gamma, lr_t)
-    return _diffusion(net, loss, order, weighing.worst(alpha, quantile), {**training, **risk})
+    return _diffusion(net, loss, order, weighing.worst(alpha, quantile), training, **risk)
 
 
 def _risk(alpha: float, smooth: bool, gamma: float, lr_t: float | None) -> dict[str, Any]:
@@ -79,13 +80,12 @@ def _risk(alpha: float, smooth: bool, gamma: float, lr_t: float | None) -> dict[
 
 
 def _diffusion(
-    net: Net, loss: Loss | None, order: str, weigh: Any, training: dict[str, Any]
+    net: Net, loss: Loss | None, order: str, weigh: Any, training: dict[str, Any], **risk: Any
 ) -> Method:
     if order not in ORDERS:
         raise UnknownName("order", order, ORDERS)
-    told = {"steps": 10, "batch": 100, "momentum": 0.0, **training}
-    if told.get("epochs") is not None:
-        told.pop("steps")
+    options = {"steps": 10, "batch": 100, "momentum": 0.0, **training}
+    if options.get("epochs") is not None:
+        options.pop("steps")
     chosen = loss or cross_entropy()
-    options = tuple(sorted(told.items()))
-    return trained(net, chosen, Mean(weigh), "common", False, options, order == "atc")
+    return trained(net, chosen, Mean(weigh), "common", training_of(options), order == "atc", **risk)

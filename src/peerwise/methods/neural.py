@@ -18,8 +18,10 @@ from peerwise.combine.step import toward
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, State, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.net import Net, log_probabilities
+from peerwise.update.gradient import gradient
 from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.sgd import Trained, gradient, trainer
+from peerwise.update.sgd import trainer
+from peerwise.update.training import Trained, Training, training_of
 
 __all__ = ["cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net"]
 
@@ -139,13 +141,11 @@ def _with_gradients(
     return method._replace(init=begun, reply=replace(slope, begin=ask), take=take)
 
 
-def _neural(
-    net: Net, loss: Loss | None, rule: Mean, start: str, *, keep: bool = False, **training: Any
-) -> Method:
+def _neural(net: Net, loss: Loss | None, rule: Mean, start: str, **options: Any) -> Method:
     if start not in STARTS:
         raise UnknownName("start", start, STARTS)
     chosen = cross_entropy() if loss is None else loss
-    return trained(net, chosen, rule, start, keep, tuple(sorted(training.items())))
+    return trained(net, chosen, rule, start, training_of(options))
 
 
 @cache
@@ -154,19 +154,18 @@ def trained(
     loss: Loss,
     rule: Mean,
     start: str,
-    keep: bool,
-    training: tuple[tuple[str, Any], ...],
+    training: Training,
     first: bool = True,
+    **objective: Any,
 ) -> Method:
     """A node that trains a net on its rows and combines by a rule.
 
-    `keep`: the optimiser's state survives from round to round instead of starting anew. `first`: it
-    trains once before the first round. A message carries the node's data size and its last loss.
-    Where training has a `risk`, values are {"net": weights, "t": threshold}.
+    `first`: it trains once before the first round. `objective`: a risk or a penalty, as `trainer`
+    takes them; with a risk, values are {"net": weights, "t": threshold}. A message carries the
+    node's data size and its last loss.
     """
-    told = dict(training)
-    risky = told.get("risk") is not None
-    local = trainer(net, loss, **told)
+    risky = objective.get("risk") is not None
+    local = trainer(net, loss, training, **objective)
 
     def weights_of(value: Tree) -> Tree:
         return value["net"] if risky else value
@@ -189,22 +188,21 @@ def trained(
 
     def again(key: Array, state: State, shard: Shard) -> Trained:
         memory = dict(state.memory)
-        kept = memory.pop("optimiser") if keep else None
-        state_of = kept if keep else local.optimiser(state.value)
-        return local.train.begin(key, state.value, state_of, memory["epochs"], memory, shard)
+        optimiser = memory.pop("optimiser") if training.keep else local.optimiser(state.value)
+        return local.train.begin(key, state.value, optimiser, memory["epochs"], memory, shard)
 
     def end(now: Trained) -> State:
-        found, memory = local.train.end(now), now.kept
-        fine = jnp.isfinite(found.loss)
+        done, memory = local.train.end(now), now.kept
+        fine = jnp.isfinite(done.loss)
         seen = {
-            "loss": found.loss,
-            "steps": memory["steps"] + found.steps,
+            "loss": done.loss,
+            "steps": memory["steps"] + done.steps,
             "trained": memory["trained"] + 1,
             # the first training whose loss was no number; -1: none
             "broke": jnp.where((memory["broke"] < 0) & ~fine, memory["trained"], memory["broke"]),
-            **({"optimiser": found.optimiser} if keep else {}),
+            **({"optimiser": done.optimiser} if training.keep else {}),
         }
-        return State(found.weights, {**memory, **seen})
+        return State(done.weights, {**memory, **seen})
 
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {"size": state.memory["size"], "loss": state.memory["loss"]})

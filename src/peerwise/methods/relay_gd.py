@@ -20,7 +20,7 @@ from peerwise.methods import relaying
 from peerwise.methods.neural import trained
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, cross_entropy
-from peerwise.update.sgd import Trained
+from peerwise.update.training import Trained, Training, training_of
 
 __all__ = ["relay_gd"]
 
@@ -52,14 +52,12 @@ def relay_gd(
     if not 0 <= damping < float("inf"):
         raise BadSetting(f"damping must be 0 or more, got {damping}")
     chosen = cross_entropy() if loss is None else loss
-    return _relayed(net, chosen, float(damping), keep, tuple(sorted(training.items())))
+    return _relayed(net, chosen, float(damping), training_of({"keep": keep, **training}))
 
 
 @cache
-def _relayed(
-    net: Net, loss: Loss, damping: float, keep: bool, training: tuple[tuple[str, Any], ...]
-) -> Method:
-    local = trained(net, loss, Mean(alone()), "common", keep, training)
+def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method:
+    local = trained(net, loss, Mean(alone()), "common", training)
     first: Any = local.init
     later: Any = local.adapt
 

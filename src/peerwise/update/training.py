@@ -1,0 +1,106 @@
+"""The options of local training, and where a node's training is."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+
+import jax.numpy as jnp
+from annotated_types import Ge, Gt, Lt
+
+from peerwise.core import Array, Tree
+from peerwise.errors import BadSetting, UnknownName
+
+__all__ = ["Best", "Trained", "Training", "check_training", "epochs_range", "training_of"]
+
+
+class Training(NamedTuple):
+    """The options of local training.
+
+    A range of epochs (low, high) lets every node draw its own number once and for all. Steps are
+    batches drawn with replacement. The last batch of an epoch may be smaller, and counts as one; so
+    does a shard smaller than a batch. Weight decay is added to the gradient before the momentum, as
+    in PyTorch. A node that validates stops after `patience` epochs without a lower loss on those
+    rows (evenly spaced ones, never trained on) and keeps the best weights of the round.
+    """
+
+    lr: Annotated[float, Gt(0), "learning rate"] = 0.05
+    epochs: Annotated[
+        int | tuple[int, int],
+        "local epochs a round, or a range from which every node draws its own number",
+    ] = 1
+    steps: Annotated[int | None, Ge(1), "local steps a round, instead of epochs"] = None
+    batch: Annotated[int, Ge(1), "rows of a mini-batch"] = 32
+    optimiser: Annotated[Literal["sgd", "adam"], "what turns gradients into steps"] = "sgd"
+    momentum: Annotated[float, Ge(0), Lt(1), "momentum of sgd"] = 0.5
+    weight_decay: Annotated[float, Ge(0), "share of the weights added to their gradient"] = 0.0
+    validation: Annotated[
+        float, Ge(0), Lt(1), "share of a node's rows kept to stop training early"
+    ] = 0.0
+    patience: Annotated[
+        int, Ge(1), "epochs without a lower validation loss before a node stops"
+    ] = 1
+    keep: Annotated[
+        bool, "the optimiser's state survives from round to round instead of starting anew"
+    ] = False
+
+
+class Best(NamedTuple):
+    """The best weights of a round so far, by the loss on a node's validation rows."""
+
+    weights: Tree
+    loss: Array
+    waited: Array  # epochs since
+
+
+class Trained(NamedTuple):
+    """Where a node's training is, and the result in the end."""
+
+    weights: Tree
+    optimiser: Tree
+    key: Array  # raw data of the key
+    total: Array  # loss of the rows trained on so far, before each step
+    rows: Array  # how many
+    steps: Array  # how many changed anything
+    epochs: Array  # how many this node does
+    stopping: Best | None
+    prior: Tree  # what the objective needs from the beginning of the round
+    kept: Tree  # what the caller carries along
+
+    @property
+    def loss(self) -> Array:
+        """The mean over the rows trained on, before each step."""
+        return self.total / jnp.maximum(self.rows, 1e-30)
+
+
+def training_of(options: Mapping[str, Any]) -> Training:
+    """A `Training` of options by name; a list of epochs is a range."""
+    for name in options:
+        if name not in Training._fields:
+            raise BadSetting(str(UnknownName("option of training", name, Training._fields)))
+    training = Training(**options)
+    if isinstance(training.epochs, list):
+        training = training._replace(epochs=tuple(training.epochs))
+    return training
+
+
+def epochs_range(training: Training) -> tuple[int, int]:
+    """The least and the most epochs that a node may do a round."""
+    epochs = training.epochs
+    return (epochs, epochs) if isinstance(epochs, int) else epochs
+
+
+def check_training(training: Training) -> None:
+    """Require every option to be within the bounds of its annotation, and epochs or steps alone."""
+    for name, hint in get_type_hints(Training, include_extras=True).items():
+        value = getattr(training, name)
+        for bound in hint.__metadata__ if value is not None else ():
+            if isinstance(bound, Gt) and not value > bound.gt:
+                raise BadSetting(f"{name} must be above {bound.gt}, got {value}")
+            if isinstance(bound, Ge) and not value >= bound.ge:
+                raise BadSetting(f"{name} must be {bound.ge} or more, got {value}")
+            if isinstance(bound, Lt) and not value < bound.lt:
+                raise BadSetting(f"{name} must be below {bound.lt}, got {value}")
+    low, high = epochs_range(training)
+    if not 1 <= low <= high:
+        raise BadSetting(f"epochs must be 1 or more, or a range (low, high), got {training.epochs}")
+    if training.steps is not None and (training.validation or training.epochs != 1):
+        raise BadSetting("give steps, or epochs (and early stopping after each), not both")
