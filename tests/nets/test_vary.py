@@ -10,6 +10,7 @@ from peerwise.errors import BadSetting
 from peerwise.nets import crop_and_flip, network
 from peerwise.update.losses import cross_entropy
 from peerwise.update.sgd import trainer
+from peerwise.update.training import Training
 
 SHAPE = (5, 4, 2)
 EDGE = 2
@@ -52,8 +53,8 @@ def test_a_net_sees_moved_images_in_training_and_plain_ones_in_prediction():
     shard = Shard(x, jnp.arange(8) % 2, jnp.ones(8))
 
     def trained(net):
-        made = trainer(net, cross_entropy(), epochs=1, batch=8, lr=0.1, momentum=0.0)
-        out = made.train(key, weights, made.optimiser(weights), jnp.int32(1), None, shard)
+        local = trainer(net, cross_entropy(), Training(batch=8, lr=0.1, momentum=0.0))
+        out = local.train(key, weights, local.optimiser(weights), jnp.int32(1), None, shard)
         return jax.tree.leaves(out.weights)
 
     apart = [

@@ -20,9 +20,10 @@ from peerwise.nets import network_of
 from peerwise.nets.conv import Dropout
 from peerwise.shards import pack
 from peerwise.simulate import simulate
-from peerwise.update import sgd
+from peerwise.update.gradient import gradient
 from peerwise.update.losses import cross_entropy, virtual_teacher
-from peerwise.update.sgd import gradient, trainer
+from peerwise.update.sgd import trainer
+from peerwise.update.training import Training
 
 
 def linear(key):
@@ -48,12 +49,12 @@ def shard(m=M, padded=0, seed=0):
 @cache
 def compiled(newest=False, net=NET, **options):
     """Training of `epochs` epochs; `newest`: the last weights instead of the best."""
-    made = trainer(net, LOSS, **options)
-    train = replace(made.train, end=lambda now: now) if newest else made.train
+    local = trainer(net, LOSS, Training(**options))
+    train = replace(local.train, end=lambda now: now) if newest else local.train
 
     @jax.jit
     def trained(weights, rows, epochs):
-        return train(KEY, weights, made.optimiser(weights), epochs, None, rows)
+        return train(KEY, weights, local.optimiser(weights), epochs, None, rows)
 
     return trained
 
@@ -201,13 +202,12 @@ def test_every_node_draws_its_own_number_of_epochs_and_keeps_it():
 
 
 def test_epochs_fill_their_range_evenly():
-    draw = jax.vmap(trainer(NET, LOSS, epochs=(2, 5)).epochs)
+    draw = jax.vmap(trainer(NET, LOSS, Training(epochs=(2, 5))).epochs)
     drawn = np.asarray(draw(jax.random.split(KEY, 4000)))
     assert np.bincount(drawn, minlength=7)[[0, 1, 6]].tolist() == [0, 0, 0]
     np.testing.assert_allclose(np.bincount(drawn)[2:] / 4000, 0.25, atol=0.03)
-    assert (
-        np.asarray(jax.vmap(trainer(NET, LOSS, epochs=3).epochs)(jax.random.split(KEY))) == 3
-    ).all()
+    always = jax.vmap(trainer(NET, LOSS, Training(epochs=3)).epochs)
+    assert (np.asarray(always(jax.random.split(KEY))) == 3).all()
 
 
 # --- the gradient over all rows
@@ -215,7 +215,7 @@ def test_epochs_fill_their_range_evenly():
 
 @pytest.mark.parametrize("at_once", [4, 256])
 def test_a_gradient_over_all_rows_is_that_of_their_mean_loss(at_once, monkeypatch):
-    monkeypatch.setattr(sgd, "ROWS", at_once)
+    monkeypatch.setattr("peerwise.update.gradient.ROWS", at_once)
     loss, turn = virtual_teacher(4), jnp.int32(5)
     slope = gradient(NET, loss)
     assert slope.batches(M) == (5 if at_once == 4 else 1)
@@ -334,13 +334,13 @@ def test_gradients_for_others_and_validation_are_without_dropout():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"validation": 1.0}, "validation must be in"),
-        ({"validation": -0.1}, "validation must be in"),
-        ({"validation": 0.2, "patience": 0}, "patience 1 or more"),
-        ({"epochs": (3, 1)}, "epochs, steps and batch"),
-        ({"epochs": (0, 2)}, "epochs, steps and batch"),
-        ({"epochs": 0}, "epochs, steps and batch"),
-        ({"steps": 0}, "epochs, steps and batch"),
+        ({"validation": 1.0}, "validation must be below 1"),
+        ({"validation": -0.1}, "validation must be 0 or more"),
+        ({"validation": 0.2, "patience": 0}, "patience must be 1 or more"),
+        ({"epochs": (3, 1)}, "epochs must be 1 or more"),
+        ({"epochs": (0, 2)}, "epochs must be 1 or more"),
+        ({"epochs": 0}, "epochs must be 1 or more"),
+        ({"steps": 0}, "steps must be 1 or more"),
         ({"steps": 4, "epochs": 2}, "not both"),
         ({"steps": 4, "epochs": (1, 2)}, "not both"),
         ({"steps": 4, "validation": 0.2}, "not both"),
@@ -348,4 +348,4 @@ def test_gradients_for_others_and_validation_are_without_dropout():
 )
 def test_what_makes_no_sense_is_refused(wrong, says):
     with pytest.raises(BadSetting, match=says):
-        trainer(NET, LOSS, **wrong)
+        trainer(NET, LOSS, Training(**wrong))

@@ -13,6 +13,7 @@ from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets import mlp, network_of
 from peerwise.update.losses import cross_entropy, linear_teacher, soft_labels, virtual_teacher
 from peerwise.update.sgd import trainer
+from peerwise.update.training import Training
 
 NET = network_of(mlp(3, 4, (5,)), 3, 4)
 KEY = jax.random.key(0)
@@ -32,10 +33,10 @@ def shard(m=23, padded=0, seed=0):
 
 
 def trained(rows, key=KEY, **options):
-    made = trainer(NET, options.pop("loss", cross_entropy()), **options)
+    local = trainer(NET, cross_entropy(), Training(**options))
     weights = NET.init(jax.random.key(7))
-    epochs = made.epochs(jax.random.key(8))
-    return made.train(key, weights, made.optimiser(weights), epochs, None, rows)
+    epochs = local.epochs(jax.random.key(8))
+    return local.train(key, weights, local.optimiser(weights), epochs, None, rows)
 
 
 # --- losses
@@ -177,10 +178,10 @@ def test_training_lowers_the_loss():
         (lambda: virtual_teacher(4, 0.25), BadSetting, "beta"),
         (lambda: virtual_teacher(4, 1.1), BadSetting, "beta"),
         (lambda: virtual_teacher(1), BadSetting, "two classes"),
-        (lambda: trainer(NET, cross_entropy(), optimiser="sdg"), UnknownName, "sgd"),
-        (lambda: trainer(NET, cross_entropy(), batch=0), BadSetting, "batch"),
-        (lambda: trainer(NET, cross_entropy(), lr=-1.0), BadSetting, "lr"),
-        (lambda: trainer(NET, cross_entropy(), momentum=1.0), BadSetting, "momentum"),
+        (lambda: trainer(NET, cross_entropy(), Training(optimiser="sdg")), UnknownName, "sgd"),
+        (lambda: trainer(NET, cross_entropy(), Training(batch=0)), BadSetting, "batch"),
+        (lambda: trainer(NET, cross_entropy(), Training(lr=-1.0)), BadSetting, "lr"),
+        (lambda: trainer(NET, cross_entropy(), Training(momentum=1.0)), BadSetting, "momentum"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, error, says):
