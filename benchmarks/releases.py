@@ -22,7 +22,7 @@ from scipy.stats import ks_2samp
 from benchmarks.scaling import peak
 from benchmarks.tools import show
 from peerwise.data import Feature, Schema
-from peerwise.experiments.gossip_trials import Problem, federated, problem
+from peerwise.papers.gossip_nb.trials import Problem, federated, problem
 from peerwise.privacy.budget import Queries
 
 NODES, EPSILON = 1_000, 10**0.5

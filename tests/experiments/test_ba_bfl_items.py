@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from peerwise.errors import UnknownName
-from peerwise.experiments import ba_bfl
-from peerwise.experiments.ba_bfl_claims import claims
+from peerwise.papers.ba_bfl import items as ba_bfl
+from peerwise.papers.ba_bfl.claims import claims
 
 SETS = ["fashion_mnist", "cifar10", "svhn_derived_20k"]
 

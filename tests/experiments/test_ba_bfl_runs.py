@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from peerwise import data
-from peerwise.experiments import ba_bfl_runs
-from peerwise.experiments.images import images
+from peerwise.papers.ba_bfl import runs as ba_bfl_runs
+from peerwise.papers.images import images
 
 TINY = {"net": "mlp_64", "nodes": 3, "epochs": 1, "batch": 16}
 

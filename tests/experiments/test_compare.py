@@ -8,14 +8,14 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import compare
-from peerwise.experiments.baselines import BASELINES, one_hot
+from peerwise.papers.rc import items as compare
+from peerwise.methods.baselines import BASELINES, one_hot
 from peerwise.experiments.job import run, split
-from peerwise.experiments.reproduce import reproduce
-from peerwise.experiments.results import Record
+from peerwise.papers.reproduce import reproduce
+from peerwise.study.results import Record
 from peerwise.experiments.setting import Setting
-from peerwise.report.markdown import page
-from peerwise.report.paper import show
+from peerwise.papers.markdown import page
+from peerwise.papers.show import show
 
 
 def record(model, method, metric, value, dataset="wine"):

@@ -9,9 +9,9 @@ import pytest
 
 from peerwise import data
 from peerwise.errors import UnknownName
-from peerwise.experiments import cvar_cta
-from peerwise.experiments.cvar_claims import claims
-from peerwise.experiments.cvar_runs import GRAPHS, METHODS
+from peerwise.papers.cvar_cta import items as cvar_cta
+from peerwise.papers.cvar_cta.claims import claims
+from peerwise.papers.cvar_cta.runs import GRAPHS, METHODS
 
 BOTH = ["mnist", "fashion_mnist"]
 FIGURES = tuple(cvar_cta.PANELS)

@@ -8,8 +8,8 @@ import pytest
 
 from peerwise import data
 from peerwise.errors import UnknownName
-from peerwise.experiments import cvar_runs
-from peerwise.experiments.images import images, recorded, rows_at_once
+from peerwise.papers.cvar_cta import runs as cvar_runs
+from peerwise.papers.images import images, recorded, rows_at_once
 
 NODES, CLASSES, REPLICAS = 5, 3, 2
 TINY = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from peerwise.errors import UnknownName
-from peerwise.experiments import decdiff
-from peerwise.experiments.decdiff_claims import PAPER_TABLES, claims
-from peerwise.experiments.decdiff_runs import METHODS, method_of, recorded
+from peerwise.papers.decdiff import items as decdiff
+from peerwise.papers.decdiff.claims import PAPER_TABLES, claims
+from peerwise.papers.decdiff.runs import METHODS, method_of, recorded
 from peerwise.nets import mlp, network_of
 
 BOTH = ["mnist", "fashion_mnist"]

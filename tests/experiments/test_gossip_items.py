@@ -15,18 +15,18 @@ from peerwise import topology as topologies
 from peerwise.data import Feature, Schema
 from peerwise.errors import BadData, UnknownName
 from peerwise.experiments import gossip_figures, gossip_nb, gossip_trials
-from peerwise.experiments.gossip_attack import attack
-from peerwise.experiments.gossip_claims import EPSILONS, NODES, claims
-from peerwise.experiments.gossip_nb import ITEMS, PAPER
-from peerwise.experiments.gossip_trials import Problem, federated, problem, vaidya, vanilla
-from peerwise.experiments.reproduce import choose, reproduce
-from peerwise.experiments.results import Record, read_folder
-from peerwise.experiments.tasks import Task, kept
+from peerwise.papers.gossip_nb.attack import attack
+from peerwise.papers.gossip_nb.claims import EPSILONS, NODES, claims
+from peerwise.papers.gossip_nb.items import ITEMS, PAPER
+from peerwise.papers.gossip_nb.trials import Problem, federated, problem, vaidya, vanilla
+from peerwise.papers.reproduce import choose, reproduce
+from peerwise.study.results import Record, read_folder
+from peerwise.study.tasks import Task, kept
 from peerwise.methods import federated_nb
 from peerwise.privacy.sensitivity import warn_local
-from peerwise.report import gossip as report
-from peerwise.report.markdown import page
-from peerwise.report.paper import show
+from peerwise.papers.gossip_nb import report as report
+from peerwise.papers.markdown import page
+from peerwise.papers.show import show
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 

@@ -7,9 +7,9 @@ import pytest
 
 from peerwise.errors import UnknownName
 from peerwise.experiments import crc, items
-from peerwise.experiments.crc_paper import SETS, TABLES
+from peerwise.papers.crc.printed import SETS, TABLES
 from peerwise.experiments.job import Outcome
-from peerwise.experiments.reproduce import choose, list_items, reproduce
+from peerwise.papers.reproduce import choose, list_items, reproduce
 
 
 @pytest.mark.parametrize("item", [i for i in crc.ITEMS if crc.ITEMS[i].columns])

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from peerwise.cli import app
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.experiments.join import join
+from peerwise.study.join import join
 from peerwise.report import sites
 
 

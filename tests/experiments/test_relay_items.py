@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from peerwise.errors import UnknownName
-from peerwise.experiments import relay
-from peerwise.experiments.relay_runs import learn, lied_to
-from peerwise.experiments.reproduce import choose
-from peerwise.experiments.results import Record
-from peerwise.report.relay import markdown
+from peerwise.papers.relay import items as relay
+from peerwise.papers.relay.runs import learn, lied_to
+from peerwise.papers.reproduce import choose
+from peerwise.study.results import Record
+from peerwise.papers.relay.report import markdown
 
 SETS = ["adult", "letter"]
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.experiments.results import Claim, Record, read_folder, write_folder
-from peerwise.experiments.sweep import read_config, sweep
+from peerwise.study.results import Claim, Record, read_folder, write_folder
+from peerwise.study.sweep import read_config, sweep
 
 CONFIG = {
     "data": "wine",

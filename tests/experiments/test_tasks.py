@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from peerwise.errors import BadFile
-from peerwise.experiments.tasks import Task, kept, run_tasks
+from peerwise.study.tasks import Task, kept, run_tasks
 
 MODULE = '''
 """Work for the tests, importable also in a process of its own."""

@@ -11,8 +11,8 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.core import Inbox, Shard
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.experiments.gossip_attack import attack
-from peerwise.experiments.gossip_trials import Problem
+from peerwise.papers.gossip_nb.attack import attack
+from peerwise.papers.gossip_nb.trials import Problem
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb, release
 from peerwise.methods.robust_nb import (
     ATTACKS,

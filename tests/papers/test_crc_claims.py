@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from peerwise.experiments import crc
-from peerwise.experiments.crc_claims import check
-from peerwise.experiments.crc_paper import TABLES
+from peerwise.papers.crc import items as crc
+from peerwise.papers.crc.claims import check
+from peerwise.papers.crc.printed import TABLES
 from peerwise.experiments.job import run
-from peerwise.experiments.reproduce import reproduce
-from peerwise.experiments.results import Record
+from peerwise.papers.reproduce import reproduce
+from peerwise.study.results import Record
 from peerwise.experiments.setting import Setting
 
 DIGITS = Setting(data="digits", nodes=24, rows=50, repetitions=2, test_rows=500)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from peerwise.experiments.crc_paper import CLAIMS, COUNTS, SETS, TABLES
+from peerwise.papers.crc.printed import CLAIMS, COUNTS, SETS, TABLES
 
 NAMES = [s.name for s in SETS]
 HALF = 0.005 + 1e-9  # what rounding to two decimals can hide

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from peerwise import data
-from peerwise.experiments.decdiff_runs import allocation, graph, learn
+from peerwise.papers.decdiff.runs import allocation, graph, learn
 
 pytestmark = pytest.mark.skipif(
     "mnist" not in {entry["name"] for entry in data.available()},

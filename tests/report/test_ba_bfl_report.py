@@ -7,11 +7,11 @@ from rich.console import Console
 
 from peerwise import data
 from peerwise.experiments import ba_bfl, tasks
-from peerwise.experiments.reproduce import reproduce
-from peerwise.report import paper
-from peerwise.report.ba_bfl import markdown
-from peerwise.report.ba_bfl_figures import DRAW
-from peerwise.report.markdown import page
+from peerwise.papers.reproduce import reproduce
+from peerwise.papers import show as paper
+from peerwise.papers.ba_bfl.report import markdown
+from peerwise.papers.ba_bfl.figures import DRAW
+from peerwise.papers.markdown import page
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ import pytest
 from rich.console import Console
 
 from peerwise import cli, data, metrics
-from peerwise.experiments.cvar_cta import ITEMS, PAPER, VARIANTS
-from peerwise.experiments.reproduce import reproduce, tasks_of
-from peerwise.experiments.results import read_folder, write_folder
-from peerwise.report import cvar as report
+from peerwise.papers.cvar_cta.items import ITEMS, PAPER, VARIANTS
+from peerwise.papers.reproduce import reproduce, tasks_of
+from peerwise.study.results import read_folder, write_folder
+from peerwise.papers.cvar_cta import report as report
 from peerwise.report.axes import band
-from peerwise.report.cvar_figures import COLOURS, DRAW, NAMES
+from peerwise.papers.cvar_cta.figures import COLOURS, DRAW, NAMES
 from peerwise.report.figures import save
-from peerwise.report.markdown import page
-from peerwise.report.paper import show
-from peerwise.report.task_items import paper_of
+from peerwise.papers.markdown import page
+from peerwise.papers.show import show
+from peerwise.papers.task_items import paper_of
 
 SETS = ["mnist", "fashion_mnist"]
 ROUNDS, NODES, CLASSES = np.array([1, 2, 5, 10]), 6, 10

@@ -9,15 +9,15 @@ from rich.console import Console
 
 from peerwise import metrics
 from peerwise.errors import BadFile
-from peerwise.experiments.decdiff import PAPER, VARIANTS, table_of
-from peerwise.experiments.decdiff_claims import PAPER_TABLES
-from peerwise.experiments.reproduce import tasks_of
-from peerwise.experiments.results import read_folder, write_folder
-from peerwise.report import decdiff as report
-from peerwise.report.decdiff_figures import COLOURS, DRAW, NAMES
-from peerwise.report.markdown import page
-from peerwise.report.paper import show
-from peerwise.report.task_items import arrays_of, paper_of
+from peerwise.papers.decdiff.items import PAPER, VARIANTS, table_of
+from peerwise.papers.decdiff.claims import PAPER_TABLES
+from peerwise.papers.reproduce import tasks_of
+from peerwise.study.results import read_folder, write_folder
+from peerwise.papers.decdiff import report as report
+from peerwise.papers.decdiff.figures import COLOURS, DRAW, NAMES
+from peerwise.papers.markdown import page
+from peerwise.papers.show import show
+from peerwise.papers.task_items import arrays_of, paper_of
 
 SETS = ["mnist", "fashion_mnist"]
 ROUNDS, NODES = np.array([1, 2, 5, 10]), 6

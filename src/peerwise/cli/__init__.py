@@ -125,7 +125,7 @@ def demo(
 
     Every node holds 1200 / NODES images and talks to its neighbours only. Needs no data folder.
     """
-    from peerwise.experiments.demo import demo as run_demo
+    from peerwise.study.demo import demo as run_demo
     from peerwise.experiments.setting import setting_from
     from peerwise.report import figures
 
@@ -212,8 +212,8 @@ def reproduce(
 
     What is done is kept in the folder: an interrupted run goes on where it stopped.
     """
-    from peerwise.experiments.reproduce import choose
-    from peerwise.experiments.reproduce import reproduce as run_items
+    from peerwise.papers.reproduce import choose
+    from peerwise.papers.reproduce import reproduce as run_items
 
     paper, items = choose(item)
     _use_device(device)
@@ -237,7 +237,7 @@ def reproduce(
 
 
 def _show_paper(folder: Path) -> None:
-    from peerwise.report.paper import show
+    from peerwise.papers.show import show
 
     for figure in show(folder, console):
         console.print(f"Figure: {figure}")
@@ -264,7 +264,7 @@ def run(
         nodes = 20
         topology = "ring"
     """
-    from peerwise.experiments.sweep import read_config, sweep
+    from peerwise.study.sweep import read_config, sweep
 
     if show_keys:
         _show_keys()
@@ -291,7 +291,7 @@ def _show_keys() -> None:
 
 
 def _show_sweep(folder: Path) -> None:
-    from peerwise.report.own import show
+    from peerwise.report.run import show
 
     for figure in show(folder, console):
         console.print(f"Figure: {figure}")
@@ -325,7 +325,7 @@ def join(
     Every site keeps 30 % of its rows to judge by. The gain comes with a 95 % interval; below, what
     the network's models are worth for every site and subgroup.
     """
-    from peerwise.experiments.join import join as compare_sites
+    from peerwise.study.join import join as compare_sites
     from peerwise.report import figures, sites
 
     _use_data(data)
@@ -360,8 +360,8 @@ def report(
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.checkpoint import write_whole
-    from peerwise.experiments.results import read_folder
-    from peerwise.report.markdown import page
+    from peerwise.study.results import read_folder
+    from peerwise.papers.markdown import page
 
     if not folder.is_dir():
         raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
@@ -457,7 +457,7 @@ def list_(
     Your own method, topology or metric is named as `module:function` wherever a name is expected.
     """
     from peerwise.experiments import names
-    from peerwise.experiments.reproduce import list_items
+    from peerwise.papers.reproduce import list_items
 
     known = [*names.KINDS, "items"]
     if kind and kind not in known:

@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.experiments.baselines import BASELINES
+from peerwise.methods.baselines import BASELINES
 from peerwise.experiments.job import POOLED, SERVER
 from peerwise.experiments.names import find
 from peerwise.experiments.setting import NEURAL, OF_NETS, PRIVATE, Setting, setting_from

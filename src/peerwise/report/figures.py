@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from peerwise.experiments.join import Joined
-from peerwise.experiments.results import Record
+from peerwise.study.join import Joined
+from peerwise.study.results import Record
 
 __all__ = ["curves", "gains", "gap_map", "network_and_curves", "panels", "reach_curves", "save"]
 

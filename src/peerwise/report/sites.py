@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from peerwise.checkpoint import write_whole
-from peerwise.experiments.join import Joined
+from peerwise.study.join import Joined
 
 __all__ = ["tables", "write"]
 

@@ -7,8 +7,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from peerwise.experiments.items import Item
-from peerwise.experiments.results import Claim, Record
+from peerwise.papers.items import Item
+from peerwise.study.results import Claim, Record
 
 __all__ = [
     "BEFORE",

@@ -1,1 +1,0 @@
-"""The experiments of the five papers, run with this library and set beside their numbers."""

@@ -1,0 +1,1 @@
+"""The papers: what each varies, its numbers, claims and figures."""

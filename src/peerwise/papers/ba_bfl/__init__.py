@@ -1,0 +1,1 @@
+"""BA-BFL: barycenters of Bayesian posteriors."""

@@ -1,0 +1,227 @@
+"""Figures of the BA-BFL experiments: the paper's, and barycenters over graphs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import norm
+
+from peerwise.papers.ba_bfl.items import TOY
+from peerwise.study.results import Record
+from peerwise.report.axes import legend_below
+from peerwise.report.figures import panels
+from peerwise.papers.task_items import half_width
+
+__all__ = ["DRAW", "GRAPHS", "MEASURES", "NAMES", "SETS", "allocation"]
+
+Arrays = dict[str, np.ndarray]
+
+# Data sets as people write them.
+SETS = {
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "svhn_derived_20k": "SVHN (a subset)",
+    "toy": "two Gaussians",
+}
+
+# Rules by the paper's names; what it has not is marked.
+NAMES = {
+    "fedavg": "FedAvg",
+    "aalv": "AALV",
+    "eaa": "EAA",
+    "gaa": "GAA",
+    "rkl": "RKLB",
+    "w2": "WB",
+    "kl": "forward KL (ours)",
+    "gaa_normalised": "GAA normalised (ours)",
+    "rkl 2": "RKLB, 2 Bayesian layers",
+    "w2 2": "WB, 2 Bayesian layers",
+    "decavg": "DecAvg, no Bayesian layer",
+}
+
+# Networks from sparse to dense.
+GRAPHS = {
+    "tree": "tree",
+    "ring": "ring",
+    "er-0.3": "random, .3",
+    "er-0.5": "random, .5",
+    "complete": "complete",
+}
+
+# What is measured, as people write it.
+MEASURES = {
+    "accuracy": "accuracy",
+    "ece": "ECE (15 bins)",
+    "ece_fine": "ECE (100 bins)",
+    "nll": "NLL",
+    "brier": "Brier",
+    "ood": "AUROC of strange images",
+    "seconds_a_round": "seconds a round",
+    "local_mean": "local models: mean accuracy",
+    "local_worst": "local models: worst 10 %",
+    "own_mean": "merged, own rows: mean",
+    "own_worst": "merged, own rows: worst 10 %",
+}
+COLOURS = {
+    "fedavg": "#111111",
+    "aalv": "#8a8a8a",
+    "eaa": "#009e73",
+    "gaa": "#e69f00",
+    "rkl": "#c8102e",
+    "w2": "#0072b2",
+    "kl": "#8e44ad",
+    "gaa_normalised": "#b9770e",
+    "rkl 2": "#c8102e",
+    "w2 2": "#0072b2",
+    "decavg": "#111111",
+}
+
+
+def _toy(records: Sequence[Record]) -> Figure:
+    """Figure 1: the densities of the two Gaussians and of their barycenters."""
+    figure, (axis,) = panels(1, width=10.0, height=4.4, layout="constrained")
+    x = np.linspace(-3.5, 5.5, 600)
+    for mean, variance in zip(*TOY[:2], strict=True):
+        axis.fill_between(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.85", lw=0)
+        axis.plot(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.6", lw=1)
+    found: dict[str, dict[str, float]] = {}
+    for r in records:
+        found.setdefault(r.setting["rule"], {})[r.metric] = r.value or 0.0
+    for rule, at in found.items():
+        label = f"{NAMES[rule]}: mean {at['mean']:.2g}, variance {at['variance']:.4g}"
+        broken = "--" if "(ours)" in NAMES[rule] else "-"
+        density = norm.pdf(x, at["mean"], np.sqrt(at["variance"]))
+        axis.plot(x, density, color=COLOURS[rule], ls=broken, label=label)
+    axis.set_xlabel("weight")
+    axis.set_ylabel("density")
+    axis.set_title("Barycenters of N(0, 1) and N(2, 1/4) (grey), weights 1/2", fontsize=11)
+    # beside the curves, which leave no corner free
+    axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    return figure
+
+
+def allocation(tasks: dict[str, Arrays]) -> Figure:
+    """Figure 2: rows of each class at each node."""
+    figure, axes = panels(len(tasks), width=4.0, height=3.4, layout="constrained")
+    for axis, (name, found) in zip(axes, tasks.items(), strict=False):
+        drawn = axis.imshow(found["counts"].T, cmap="viridis", aspect="auto")
+        axis.set_xlabel("node")
+        axis.set_ylabel("class")
+        axis.set_title(SETS[name], fontsize=10)
+        figure.colorbar(drawn, ax=axis, label="rows")
+    return figure
+
+
+def _half(record: Record) -> float:
+    """Half of a bar: the 95 % interval, or half the distance of two replicas, which give none."""
+    if record.std is not None and record.reps == 2:
+        return record.std / np.sqrt(2)
+    return half_width(record) or 0.0
+
+
+def _bars(records: Sequence[Record]) -> str:
+    """What points and bars are."""
+    many = max(r.reps for r in records)
+    if many == 1:
+        return "one replica: no bars"
+    bars = "from one to the other" if many == 2 else "95 % interval"
+    return f"points: mean of {many} replicas; bars: {bars}"
+
+
+def _grid(records: Sequence[Record]) -> tuple[Figure, dict[tuple[str, str], Any]]:
+    """A panel for each data set (columns) and measure (rows); of one set, measures as they fit."""
+    measures = list(dict.fromkeys(r.metric for r in records))
+    sets = list(dict.fromkeys(r.dataset for r in records))
+    places = [(dataset, metric) for metric in measures for dataset in sets]
+    beside = len(sets) if len(sets) > 1 else 2 if len(measures) in (2, 4) else 3
+    figure, axes = panels(len(places), width=4.0, height=3.0, most=beside, layout="constrained")
+    axis_of = dict(zip(places, axes, strict=False))
+    measured = {(r.dataset, r.metric) for r in records}
+    for place in [p for p in places if p not in measured]:
+        axis_of.pop(place).set_visible(False)
+    return figure, axis_of
+
+
+def _by_layers(records: Sequence[Record], title: str = "") -> Figure:
+    """A measure against the number of Bayesian layers, a panel for each set and measure."""
+    figure, axis_of = _grid(records)
+    for (dataset, metric), axis in axis_of.items():
+        mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
+        for rule in dict.fromkeys(r.setting["rule"] for r in mine):
+            points = sorted(
+                (r.setting["layers"], r.value, _half(r)) for r in mine if r.setting["rule"] == rule
+            )
+            at, middle, half = (np.array(a, float) for a in zip(*points, strict=True))
+            style: dict[str, Any] = {"color": COLOURS[rule], "label": NAMES[rule]}
+            # rules beside each other, so that intervals can be told apart
+            shift = 0.04 * (list(COLOURS).index(rule) - 3) if rule != "fedavg" else 0
+            axis.errorbar(at + shift, middle, half, marker="o", ms=4, capsize=2, lw=1.2, **style)
+        axis.set_xticks(range(4))
+        axis.set_xlabel("Bayesian layers (0: FedAvg)")
+        axis.set_ylabel(MEASURES[metric])
+        axis.set_title(SETS[dataset], fontsize=10)
+        axis.grid(alpha=0.25)
+        if metric == "seconds_a_round":
+            # a cost: how many times as much is what matters
+            axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
+    legend_below(figure)
+    figure.suptitle(title or _bars(records).capitalize(), fontsize=11)
+    return figure
+
+
+def _paces(records: Sequence[Record]) -> Figure:
+    return _by_layers(records, "Seconds of a round, median of three times")
+
+
+def _longer(records: Sequence[Record]) -> Figure:
+    """What the claims are about; the table has the rest."""
+    shown = [r for r in records if r.metric in ("accuracy", "ece_fine", "nll")]
+    return _by_layers(shown, f"Five times as much training as in table 1; {_bars(shown)}")
+
+
+def _graphs(records: Sequence[Record]) -> Figure:
+    """Calibration and accuracy of neighbourhoods' barycenters, from sparse to dense graphs."""
+    measures = list(dict.fromkeys(r.metric for r in records))
+    figure, axes = panels(len(measures), width=4.2, height=3.4, most=2, layout="constrained")
+    places = [
+        (g, q) for q in (1.0, 0.3) for g in GRAPHS
+        if any((r.setting["graph"], r.setting["q"]) == (g, q) for r in records)
+    ]  # fmt: skip
+    names = [GRAPHS[g].replace(", ", "\n") + ("" if q == 1 else f"\nq = {q:g}") for g, q in places]
+    for axis, metric in zip(axes, measures, strict=False):
+        for variant in dict.fromkeys(r.setting["variant"] for r in records):
+            found = {
+                (r.setting["graph"], r.setting["q"]): r
+                for r in records
+                if r.metric == metric and r.setting["variant"] == variant
+            }
+            at = [i for i, place in enumerate(places) if place in found]
+            middle = [found[places[i]].value for i in at]
+            half = [_half(found[places[i]]) for i in at]
+            style: dict[str, Any] = {"color": COLOURS[variant], "label": NAMES[variant]}
+            axis.errorbar(
+                at, middle, half, marker="o", ms=4, capsize=2, lw=0, elinewidth=1, **style
+            )
+        axis.set_xticks(range(len(places)), names, fontsize=8)
+        axis.set_ylabel(MEASURES[metric])
+        axis.grid(alpha=0.25)
+    legend_below(figure)
+    figure.suptitle(
+        f"Fashion-MNIST, 10 nodes: models merged with the neighbours'; {_bars(records)}\n"
+        "random, .3: each link there with probability .3; q: share of messages that arrive",
+        fontsize=11,
+    )
+    return figure
+
+
+# How each item is drawn from its records.
+DRAW: dict[str, Callable[[Sequence[Record]], Figure]] = {
+    "figure-1": _toy,
+    "table-1": _by_layers,
+    "figure-3": _by_layers,
+    "figure-4": _paces,
+    "figure-5": _by_layers,
+    "longer": _longer,
+    "graph": _graphs,
+}

@@ -1,0 +1,1 @@
+"""CRC: decentralized learning of generative classifiers."""

@@ -1,0 +1,1 @@
+"""CVaR-CTA: risk-aware learning over links that lose messages."""

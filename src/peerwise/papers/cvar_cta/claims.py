@@ -1,0 +1,134 @@
+"""What the CVaR-CTA paper claims, whether it held here, and what its controls say."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from peerwise.study.results import Claim, Record
+
+__all__ = ["claims"]
+
+FAILED = 0.5  # an accuracy below counts as not having solved the problem
+
+
+class _Panel(NamedTuple):
+    """Where a panel of figure 2 is among the records."""
+
+    item: str
+    title: str
+    arrival: tuple[float, ...]
+    paper: dict[str, str]  # methods by the paper's names -> the variant with its step
+    controls: dict[str, tuple[str, ...]]  # risk-aware variant -> CTA with its steps
+
+
+_MNIST = {"CTA": "cta", "Average-CVaR": "average-cvar", "CVaR-CVaR": "cvar-cvar small"}
+_FASHION = {"CTA": "cta", "Average-CVaR": "average-cvar", "CVaR-CVaR": "cvar-cvar"}
+_NAMED = {
+    "average-cvar": "Average-CVaR",
+    "cvar-cvar": "CVaR-CVaR",
+    "cvar-cvar small": "CVaR-CVaR with a tenth of the step",
+    "cta": "CTA",
+    "cta/a": "CTA step / alpha",
+    "cta small": "CTA",
+    "cta/a small": "CTA step / alpha",
+}
+_LONG: tuple[str, ...] = ("cta", "cta/a")
+_CONTROLS: dict[str, tuple[str, ...]] = {"average-cvar": _LONG, "cvar-cvar": _LONG}
+_PANELS = (
+    _Panel("figure-2a", "2a, MNIST on a line", (1.0, 0.3), _MNIST,
+           {**_CONTROLS, "cvar-cvar small": ("cta small", "cta/a small")}),
+    _Panel("figure-2b", "2b, MNIST on a ring", (1.0, 0.3), _MNIST,
+           {**_CONTROLS, "cvar-cvar small": ("cta small", "cta/a small")}),
+    _Panel("figure-2c", "2c, Fashion-MNIST on a ring", (1.0, 0.3), _FASHION, _CONTROLS),
+    _Panel("figure-2d", "2d, Fashion-MNIST on a random graph", (0.3,), _FASHION, _CONTROLS),
+)  # fmt: skip
+
+_Numbers: TypeAlias = dict[tuple[str, str, float], float]  # item, variant, q -> accuracy
+_Check: TypeAlias = Callable[[_Numbers, _Panel, float], Claim]
+
+
+def claims(records: list[Record]) -> list[Claim]:
+    """The paper's claims, each held or not with the numbers; one not measured is left out."""
+    number: _Numbers = {
+        (r.item, r.setting["variant"], r.setting["q"]): r.value
+        for r in records
+        if r.metric == "accuracy" and r.value is not None and "q" in r.setting
+    }
+    made: list[Claim] = []
+    for panel in _PANELS:
+        for q in panel.arrival:
+            made += _measured(_order, number, panel, q)
+        made += _measured(_reliable, number, panel, 1.0) if 1.0 in panel.arrival else []
+        if panel.item == "figure-2c":
+            for q in panel.arrival:
+                made += _measured(_only_one_learns, number, panel, q)
+        for q in panel.arrival:
+            for variant in panel.controls:
+                made += _measured(partial(_control, variant), number, panel, q)
+    return made
+
+
+def _measured(check: _Check, number: _Numbers, panel: _Panel, q: float) -> list[Claim]:
+    try:
+        return [check(number, panel, q)]
+    except KeyError:  # a number that it needs was not measured
+        return []
+
+
+def _order(number: _Numbers, panel: _Panel, q: float) -> Claim:
+    found = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
+    return Claim(
+        name=f"{panel.item} order q={q:g}",
+        claim=f"{panel.title}, q = {q:g}: CVaR-CVaR > Average-CVaR > CTA",
+        rule="higher mean accuracy after the last round, each with the paper's step",
+        ours=_told(found),
+        paper=f"figure {panel.item[-2:]}",
+        held=found["CVaR-CVaR"] > found["Average-CVaR"] > found["CTA"],
+    )
+
+
+def _reliable(number: _Numbers, panel: _Panel, q: float) -> Claim:
+    pairs = {
+        name: (number[panel.item, v, 1.0], number[panel.item, v, 0.3])
+        for name, v in panel.paper.items()
+        # where a method learns nothing the paper does not compare
+        if not (panel.item == "figure-2c" and name != "CVaR-CVaR")
+    }
+    told = ", ".join(f"{name} {a:.3f} and {b:.3f}" for name, (a, b) in pairs.items())
+    return Claim(
+        name=f"{panel.item} reliable",
+        claim=f"{panel.title}: links that lose nothing are better than links that lose 70 %",
+        rule="higher mean accuracy with q = 1 than with q = .3, every method named",
+        ours=told,
+        paper=f"figure {panel.item[-2:]}",
+        held=all(a > b for a, b in pairs.values()),
+    )
+
+
+def _only_one_learns(number: _Numbers, panel: _Panel, q: float) -> Claim:
+    found = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
+    return Claim(
+        name=f"{panel.item} fails q={q:g}",
+        claim=f"{panel.title}, q = {q:g}: CTA and Average-CVaR fail, CVaR-CVaR learns",
+        rule=f"the first two below {FAILED}, CVaR-CVaR above",
+        ours=_told(found),
+        paper=f"figure {panel.item[-2:]}",
+        held=max(found["CTA"], found["Average-CVaR"]) < FAILED < found["CVaR-CVaR"],
+    )
+
+
+def _control(variant: str, number: _Numbers, panel: _Panel, q: float) -> Claim:
+    mine = number[panel.item, variant, q]
+    plain = {c: number[panel.item, c, q] for c in panel.controls[variant]}
+    return Claim(
+        name=f"{panel.item} control {variant} q={q:g}",
+        claim=f"{panel.title}, q = {q:g}: what {_NAMED[variant]} gains is not its step",
+        rule="(our control) more accurate than CTA with the same step and with that step / alpha",
+        ours=f"{mine:.3f}; {_told({_NAMED[c]: v for c, v in plain.items()})}",
+        paper="not in the paper",
+        held=mine > max(plain.values()),
+    )
+
+
+def _told(found: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in found.items())

@@ -1,0 +1,238 @@
+"""Figures of the CVaR-CTA experiments: figure 2 with worst nodes and classes, and our own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from peerwise import metrics
+from peerwise.papers.cvar_cta.items import ALPHA, SWEEP, stage_of
+from peerwise.report.axes import band, legend_below, plain_numbers
+from peerwise.report.figures import panels
+
+__all__ = ["DRAW", "GRAPHS", "NAMES", "SETS"]
+
+Arrays = dict[str, np.ndarray]
+Tasks = dict[str, Arrays]
+
+# Data sets as people write them.
+SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "letter": "letter", "digits": "digits"}
+
+# Graphs as people write them.
+GRAPHS = {
+    "line": "line of 5",
+    "ring": "ring of 20",
+    "erdos_renyi": "random graph",
+    "tree": "random tree",
+}
+
+# The paper's names; what it has not is marked.
+NAMES = {
+    "cta": "CTA",
+    "cta/a": "CTA, step/α (control)",
+    "average-cvar": "Average-CVaR",
+    "cvar-cvar": "CVaR-CVaR",
+    "cta small": "CTA η=.0001 (control)",
+    "cta/a small": "CTA η=.0001/α (control)",
+    "cvar-cvar small": "CVaR-CVaR η=.0001",
+    "cta atc": "CTA, ATC (ours)",
+    "average-cvar atc": "Average-CVaR, ATC (ours)",
+    "cvar-cvar atc": "CVaR-CVaR, ATC (ours)",
+    "average-cvar hard": "Average-CVaR, hard (ours)",
+    "cvar-cvar hard": "CVaR-CVaR, hard (ours)",
+    "decdiff+vt": "DecDiff+VT",
+    "crc equal": "CRC",
+    "crc worst": "CRC, worst soft errors (ours)",
+    "crc 64": "CRC, 64 rounds",
+    "crc 256": "CRC, 256 rounds",
+    **{f"cta/a {a}": f"CTA, step/{a:g} (control)" for a in SWEEP},
+    **{f"average-cvar {a}": f"Average-CVaR α={a:g}" for a in SWEEP},
+    **{f"cvar-cvar {a}": f"CVaR-CVaR α={a:g}" for a in SWEEP},
+}
+COLOURS = {"cta": "#0072b2", "average-cvar": "#e69f00", "cvar-cvar": "#c8102e",
+           "decdiff+vt": "#8e44ad", "crc": "#009e73"}  # fmt: skip
+HARD = (0, (6, 1.5, 1, 1.5, 1, 1.5))  # a line of its own beside the dots of ATC
+# What a band says, by runs; with one there is none.
+BANDS = {1: "one run: no band", 2: "band: between the two runs"}
+BAND = "band: 95 % interval of the mean"
+
+
+def _style(variant: str) -> dict[str, Any]:
+    """A method has one colour; controls and what is ours are broken lines, each in its way."""
+    method = variant.split()[0].removesuffix("/a")
+    name = NAMES[variant]
+    broken = "-." if "/a" in variant else "--" if "control" in name else "-"
+    broken = ":" if "(ours)" in name else broken
+    line: Any = HARD if variant.endswith(" hard") else broken
+    return {"color": COLOURS[method], "ls": line, "label": name,
+            "alpha": 0.55 if "small" in variant else 1.0}  # fmt: skip
+
+
+def _by_place(tasks: Tasks) -> dict[tuple[str, str, float], dict[str, Arrays]]:
+    """Runs by data set, graph and arrival probability, and variant."""
+    found: dict[tuple[str, str, float], dict[str, Arrays]] = {}
+    for name, arrays in tasks.items():
+        where, _, variant = name.partition("|")
+        dataset, graph, q = where.split()
+        found.setdefault((dataset, graph, float(q)), {})[variant] = arrays
+    return found
+
+
+def _runs(many: int) -> str:
+    return "1 run" if many == 1 else f"{many} runs"
+
+
+def _progress(tasks: Tasks) -> Figure:
+    """Mean and worst node against rounds, accuracy by class in the end, and spread of models."""
+    places = _by_place(tasks)
+    most = max(len(found["accuracy"]) for found in tasks.values())
+    figure, axes = panels(4 * len(places), width=4.0, height=3.4, most=4, layout="constrained")
+    for i, ((dataset, graph, q), runs) in enumerate(places.items()):
+        mean, worst, by_class, apart = axes[4 * i : 4 * i + 4]
+        for variant, found in runs.items():
+            stage, style = stage_of(variant), _style(variant)
+            at, accuracy = found["rounds"], found[f"{stage}accuracy"]
+            band(mean, at, accuracy.mean(-1), **style)
+            band(worst, at, accuracy.min(-1), **style)
+            classes = found[f"{stage}class_accuracy"][:, -1].mean(0)
+            by_class.plot(np.arange(len(classes)), classes, marker=".", lw=1, **style)
+            band(apart, at, found[f"{stage}consensus"], log=True, **style)
+        many = max(len(found["accuracy"]) for found in runs.values())
+        where = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
+        mean.set_title(f"{where} ({_runs(many)}): mean of nodes", fontsize=10)
+        worst.set_title("worst node", fontsize=10)
+        by_class.set_title("by class, after the last round", fontsize=10)
+        apart.set_title("spread of models", fontsize=10)
+        for axis in (mean, worst, by_class):
+            axis.set_ylim(0, 1)
+            axis.set_ylabel("test accuracy")
+        for axis in (mean, worst, apart):
+            axis.set_xlabel("round")
+        by_class.set_xlabel("class")
+        by_class.set_xticks(np.arange(0, 10, 3))
+        apart.set_ylabel("distance from\ntheir mean / its norm")
+        apart.set_yscale("log")
+        plain_numbers(apart.yaxis)
+        for axis in (mean, worst, by_class, apart):
+            axis.grid(alpha=0.25)
+    legend_below(figure)
+    figure.suptitle(
+        "Rows sorted by class and cut; q: probability of arrival; "
+        + (BANDS[1] if most == 1 else f"line: mean of runs, {BANDS.get(most, BAND)}"),
+        fontsize=11,
+    )
+    return figure
+
+
+def _alphas(tasks: Tasks) -> Figure:
+    """Accuracy after the last round against alpha."""
+    places = _by_place(tasks)
+    figure, axes = panels(len(places), width=4.6, height=3.6, layout="constrained", sharey=True)
+    for axis, ((dataset, graph, q), runs) in zip(axes, places.items(), strict=False):
+        for method in ("cta/a", "average-cvar", "cvar-cvar"):
+            at, middle, half = [], [], []
+            for alpha in sorted((*SWEEP, ALPHA)):
+                found = runs.get(method if alpha == ALPHA else f"{method} {alpha}")
+                if found is not None:
+                    values = found["accuracy"][:, -1].mean(-1)
+                    mean, more = metrics.confidence(values)
+                    at.append(alpha)
+                    middle.append(float(mean))
+                    # an interval of two runs says nothing: half their distance
+                    half.append(float(more) if len(values) > 2 else float(np.ptp(values)) / 2)
+            style = _style(method)
+            axis.errorbar(at, middle, half, marker="o", ms=4, capsize=3, **style)
+        axis.set_title(f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", fontsize=10)
+        axis.set_xlabel("α, the share of worst losses")
+        axis.set_xlim(0, 1)
+        axis.set_ylabel("test accuracy, mean of nodes")
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.25)
+        axis.label_outer()
+    legend_below(figure)
+    return figure
+
+
+def _rare(tasks: Tasks) -> Figure:
+    """Accuracy on the class that only the seldom heard node has, and on all."""
+    graphs = list(dict.fromkeys(name.partition("|")[0] for name in tasks))
+    figure, axes = panels(len(graphs), width=5.2, height=4.4, layout="constrained", sharey=True)
+    for axis, graph in zip(axes, graphs, strict=False):
+        runs = {n.partition("|")[2]: a for n, a in tasks.items() if n.startswith(f"{graph}|")}
+        at = np.arange(len(runs))
+        rare = [a["class_accuracy_of_others"][:, -1, 0] for a in runs.values()]
+        whole = [a["accuracy"][:, -1, 1:].mean(-1) for a in runs.values()]
+        for shift, values, label, colour in (
+            (-0.2, rare, "the class that only node 0 holds", "#c8102e"),
+            (0.2, whole, "all classes", "#9aa0a6"),
+        ):
+            axis.bar(at + shift, [v.mean() for v in values], 0.38, color=colour, label=label)
+            for x, v in zip(at + shift, values, strict=True):
+                axis.plot(np.full(len(v), x), v, ".", color="black", ms=3)
+        axis.set_xticks(at, [NAMES[v] for v in runs], rotation=35, ha="right", fontsize=9)
+        axis.set_title(f"{GRAPHS[graph]}", fontsize=10)
+        axis.set_ylabel("test accuracy of the other nodes")
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.25, axis="y")
+        axis.label_outer()
+    legend_below(figure)
+    figure.suptitle(
+        "MNIST: node 0 alone has a class and is heard with probability .05 (points: runs)",
+        fontsize=11,
+    )
+    return figure
+
+
+def _losses(tasks: Tasks) -> Figure:
+    """Gap of CRC and accuracy of DecDiff against the share of messages that is lost."""
+    figure, (gaps, accuracies) = panels(2, width=5.0, height=3.7, layout="constrained")
+    lines: dict[tuple[str, str, str], list[tuple[float, np.ndarray]]] = {}
+    runs_of: dict[Any, int] = {}
+    for (dataset, graph, q), runs in _by_place(tasks).items():
+        for variant, found in runs.items():
+            values = found["gap"] if "gap" in found else found["accuracy"][:, -1]
+            lines.setdefault((dataset, graph, variant), []).append((1 - q, values.mean(-1)))
+    for (dataset, graph, variant), points in lines.items():
+        points.sort(key=lambda point: point[0])
+        lost = np.array([p[0] for p in points])
+        values = np.stack([p[1] for p in points], 1)  # [runs, losses]
+        crc = variant.startswith("crc")
+        colour = {"tree": "#7a4b12", "erdos_renyi": "#1f5fa8"}[graph]
+        told = f"{SETS[dataset]}, {GRAPHS[graph]}" + (f", {NAMES[variant][5:]}" if crc else "")
+        style: dict[str, Any] = {
+            "color": colour,
+            "ls": "--" if variant == "crc 64" else "-",
+            "label": told,
+        }
+        axis = gaps if crc else accuracies
+        band(axis, lost, values, **style)
+        runs_of[axis] = len(values)
+    gaps.set_ylabel("test error of CRC above RC")
+    accuracies.set_ylabel("test accuracy of DecDiff+VT")
+    for axis, title in (
+        (gaps, "CRC, naive Bayes"),
+        (accuracies, "DecDiff+VT, a hidden layer of 64"),
+    ):
+        many = runs_of.get(axis)
+        told = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
+        axis.set_title(f"{title}{told}", fontsize=10)
+        axis.set_xlabel("share of messages lost")
+        axis.grid(alpha=0.25)
+        if axis.lines:
+            axis.legend(fontsize=8, frameon=False)
+        else:
+            axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
+    gaps.set_ylim(bottom=0)
+    figure.suptitle("What loss does: 50 nodes, every link by itself, anew in every round")
+    return figure
+
+
+# How each item is drawn.
+DRAW: dict[str, Callable[[Tasks], Figure]] = {
+    **{f"figure-2{letter}": _progress for letter in "abcd"},
+    "order": _progress,
+    "alpha": _alphas,
+    "rare": _rare,
+    "loss": _losses,
+}

@@ -1,0 +1,1 @@
+"""DecDiff with a virtual teacher on complex networks."""

@@ -1,0 +1,1 @@
+"""Federated and Gossip naive Bayes with differential privacy."""

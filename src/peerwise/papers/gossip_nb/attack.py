@@ -1,0 +1,131 @@
+"""Federated naive Bayes among malicious nodes: which way to put releases together withstands what.
+
+A trial deals the rows anew in equal shards, adds each node's noise once, lets a share of the nodes
+send something else, and measures the model that the server makes of all it hears.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.core import Array, Shard
+from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.papers.gossip_nb.trials import Problem, problem
+from peerwise.methods.gossip_nb import release
+from peerwise.methods.robust_nb import ATTACKS, RULES, aggregate, corrupt, relative
+from peerwise.models.family import Model
+from peerwise.models.naive_bayes import naive_bayes
+
+__all__ = ["attack"]
+
+SUM = "sum"  # what Federated naive Bayes does
+
+
+def attack(
+    task_name: str | Problem = "adult",
+    nodes: int = 100,
+    shares: Sequence[float] = (0, 0.01, 0.05, 0.10),
+    kinds: Sequence[str] = ATTACKS,
+    rules: Sequence[str] = (SUM, *RULES),
+    *,
+    epsilon: float = math.inf,
+    trials: int = 10,
+    seed: int = 0,
+    trim: float = 0.1,
+    fewest: float = 2.0,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Accuracy of the aggregated model on the test rows, a record for each share, kind and rule.
+
+    Exactly round(share x nodes) nodes are malicious; where that is none the kind is "none". Rules
+    are "sum" (of raw statistics, Algorithm 3 of the Gossip-NB paper) and those of
+    `methods.robust_nb`. Categories are never rarer than one row: where most nodes lack one, its
+    median is 0. Other options are those of `methods.gossip_nb.release`.
+    """
+    task = problem(task_name) if isinstance(task_name, str) else task_name
+    for rule in rules:
+        if rule not in (SUM, *RULES):
+            raise UnknownName("rule", rule, (SUM, *RULES))
+    if trials < 1 or not all(0 <= share <= 1 for share in shares):
+        raise BadSetting(f"trials must be 1 or more and shares 0 to 1, got {trials} and {shares}")
+    if not 1 <= 2 * nodes <= len(task.y):
+        raise BadData(f"{task.name} has {len(task.y)} rows, not two for each of {nodes} nodes")
+    model = naive_bayes(
+        task.schema.cardinalities,
+        len(task.schema.classes),
+        smallest_share=1 / len(task.y),
+        smallest_variance=1e-6,
+    )
+    cases = [
+        (share, kind) for share in shares for kind in (kinds if round(share * nodes) else ["none"])
+    ]
+    found = np.empty((trials, len(cases), len(rules)))
+    with jax.enable_x64(True):
+        draw = jax.jit(jax.vmap(release(model, epsilon=epsilon, **options)))
+        x_test, y_test = jnp.asarray(task.x_test), jnp.asarray(task.y_test)
+        phi = model.features(x_test)
+        for trial in range(trials):
+            deal, noise, lies = jax.random.split(jax.random.key(_seed(seed, trial)), 3)
+            stats, _ = draw(jax.random.split(noise, nodes), _dealt(task, deal, nodes))
+            for i, (share, kind) in enumerate(cases):
+                bad = jnp.arange(nodes) < round(share * nodes)  # shards are in random order
+                for j, rule in enumerate(rules):
+                    score = _compiled(model, kind, rule, trim, fewest)
+                    found[trial, i, j] = score(lies, stats, bad, phi, y_test)
+    return [
+        {
+            "task": task.name,
+            "nodes": nodes,
+            "epsilon": epsilon,
+            "share": share,
+            "kind": kind,
+            "rule": rule,
+            "trials": trials,
+            "accuracy": float(found[:, i, j].mean()),
+            "std": float(found[:, i, j].std()),
+        }
+        for i, (share, kind) in enumerate(cases)
+        for j, rule in enumerate(rules)
+    ]
+
+
+def _seed(seed: int, trial: int) -> int:
+    return int(np.random.SeedSequence([seed, trial]).generate_state(1)[0])
+
+
+def _dealt(task: Problem, key: Array, nodes: int) -> Shard:
+    """Equal shards [n, m, ...] of shuffled rows; rows that are left over go to nobody."""
+    each = len(task.y) // nodes
+    order = np.asarray(jax.random.permutation(key, len(task.y)))[: nodes * each]
+    x = jnp.asarray(task.x[order]).reshape(nodes, each, -1)
+    return Shard(x, jnp.asarray(task.y[order]).reshape(nodes, each), jnp.ones((nodes, each)))
+
+
+@cache
+def _compiled(
+    model: Model, kind: str, rule: str, trim: float, fewest: float
+) -> Callable[..., Array]:
+    """key, statistics [n, c, q], who is malicious [n], test features, classes -> accuracy."""
+
+    def sent(key: Array, value: Array, bad: Array) -> Array:
+        if kind == "none":
+            return value
+        lie = jax.vmap(partial(corrupt, kind=kind))(jax.random.split(key, len(value)), value)
+        return jnp.where(bad[:, None, None], lie, value)
+
+    def score(key: Array, stats: Array, bad: Array, phi: Array, y: Array) -> Array:
+        if rule == SUM:
+            s = sent(key, stats, bad).sum(0)
+        else:
+            shares, sizes = relative(stats)
+            said = sent(key, shares, bad)
+            s = aggregate(model, said, sizes, rule=rule, trim=trim, fewest=fewest)
+        guess = jnp.matmul(phi, model.theta(s).weight.T).argmax(1)
+        return (guess == y).mean()
+
+    return jax.jit(score)

@@ -1,0 +1,332 @@
+"""The pieces of work behind the figures of the Gossip-NB paper; each gives plain arrays."""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.sparse import coo_array
+
+from peerwise import metrics, topology
+from peerwise.papers.gossip_nb import trials as gossip_trials
+from peerwise.papers.gossip_nb.attack import attack
+from peerwise.papers.gossip_nb.trials import Problem, problem
+from peerwise.experiments.job import run
+from peerwise.experiments.setting import Setting
+from peerwise.methods.gossip_nb import federated_nb, gossip_nb, never_silent, release
+from peerwise.models.family import Model
+from peerwise.privacy.budget import Queries
+from peerwise.shards import Shards, pack
+from peerwise.simulate import simulate
+
+__all__ = [
+    "accuracy",
+    "attacked",
+    "bias",
+    "central",
+    "clamping",
+    "gossip",
+    "private_calibration",
+    "sensitivity",
+    "skewed",
+    "threshold",
+]
+
+Arrays = dict[str, np.ndarray]
+PARAMETERS = 12  # of each kind that are followed over the iterations
+
+
+def accuracy(
+    data: str, nodes: int, epsilons: list[float], trials: int, sizes: str = "equal", seed: int = 0
+) -> Arrays:
+    """Figures 2 and 4: Federated naive Bayes [epsilons, trials]."""
+    found = gossip_trials.federated(problem(data), nodes, epsilons, trials, sizes=sizes, seed=seed)
+    return found._asdict()
+
+
+def central(data: str, epsilons: list[float], trials: int, seed: int = 0) -> Arrays:
+    """Figure 2: the centralised baseline [epsilons, trials], and naive Bayes without noise."""
+    task = problem(data)
+    found = gossip_trials.vaidya(task, epsilons, trials, seed=seed)
+    plain = gossip_trials.vanilla(task)
+    return {**found._asdict(), "vanilla": np.array(plain)}
+
+
+def clamping(data: str, nodes: int, epsilons: list[float], trials: int, seed: int = 0) -> Arrays:
+    """Accuracy when nodes make their counts positive before sending, as the authors' code does."""
+    found = gossip_trials.federated(
+        problem(data), nodes, epsilons, trials, clamp_at_node=True, seed=seed
+    )
+    return found._asdict()
+
+
+def sensitivity(data: str, nodes: list[int], trials: int, seed: int = 0) -> Arrays:
+    """Figure 3: the largest |x| of a class at a node, relative to that of all rows."""
+    task = problem(data)
+    queries = Queries(task.schema.cardinalities, len(task.schema.classes))
+    x = np.abs(task.x[:, queries.numeric])
+    rng = np.random.default_rng(seed)
+    classes = queries.classes
+    whole = np.stack([x[task.y == c].max(0) for c in range(classes)])  # [c, d]
+    found = {}
+    for n in nodes:
+        ratios = []
+        for _ in range(trials):
+            order = rng.permutation(len(task.y))
+            place = (np.arange(len(order)) * n // len(order)) * classes + task.y[order]
+            top = np.zeros((n * classes, x.shape[1]))
+            np.maximum.at(top, place, x[order])
+            ratios.append((top.reshape(n, classes, -1) / np.maximum(whole, 1e-300)).ravel())
+        found[f"n{n}"] = np.quantile(np.concatenate(ratios), np.linspace(0, 1, 101))
+    return found
+
+
+def _log_uniform_sizes(rng: np.random.Generator, rows: int) -> np.ndarray:
+    """Sizes log-uniform on [2, rows / 5] until all rows are dealt."""
+    sizes: list[int] = []
+    left = rows
+    while left >= 2:
+        size = int(np.exp(rng.uniform(np.log(2), np.log(rows / 5))))
+        size = min(size, left)
+        if left - size == 1:  # nobody holds a single row
+            size = left
+        sizes.append(size)
+        left -= size
+    return np.array(sizes)
+
+
+@lru_cache(maxsize=1)
+def _scorer(data: str) -> Any:
+    """Accuracy of the models that many statistics make [k, c, q] -> [k]."""
+    task = problem(data)
+    with jax.enable_x64(True):
+        phi, y = task.model.features(jnp.asarray(task.x_test)), jnp.asarray(task.y_test)
+
+        def one(s: Any) -> Any:
+            return (jnp.matmul(phi, task.model.theta(s).weight.T).argmax(1) == y).mean()
+
+        return jax.jit(lambda s: jax.lax.map(one, s))
+
+
+def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
+    """Figure 5: what leaving out the noisiest nodes does; sizes and budgets are log-uniform.
+
+    For each run the nodes' sizes, budgets and relative errors (equation 28), and the accuracy with
+    the k least noisy nodes for some k; padded with NaN to one length.
+    """
+    task = problem(data)
+    queries = Queries(task.schema.cardinalities, len(task.schema.classes))
+    with jax.enable_x64(True):
+        features = np.asarray(task.model.features(jnp.asarray(task.x)))
+    told: dict[str, list[np.ndarray]] = {k: [] for k in ("sizes", "budgets", "errors")}
+    curves: dict[str, list[np.ndarray]] = {k: [] for k in ("kept", "limits", "accuracy")}
+    for r in range(runs):
+        rng = np.random.default_rng([seed, r])
+        sizes = _log_uniform_sizes(rng, len(task.y))
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        order = rng.permutation(len(task.y))[: len(owner)]
+        budgets = np.exp(rng.uniform(np.log(1e-2), np.log(1e1), len(sizes)))
+        exact, reach = _node_sums(task, queries, features, order, owner)
+        # nodes of any size at once, where `release` would compile for every group of sizes
+        noise = rng.laplace(size=exact.shape) * reach * len(queries) / budgets[:, None, None]
+        where = exact != 0
+        errors = np.abs(noise) / np.where(where, np.abs(exact), np.inf)
+        errors = errors.sum((1, 2))
+        least = np.argsort(errors)
+        total = (exact + noise)[least].cumsum(0)
+        kept = np.unique(np.geomspace(1, len(sizes), 24).round().astype(int))
+        with jax.enable_x64(True):
+            found = np.asarray(_scorer(data)(jnp.asarray(total[np.resize(kept - 1, 24)])))
+        told["sizes"].append(sizes.astype(float))
+        told["budgets"].append(budgets)
+        told["errors"].append(errors)
+        curves["kept"].append(kept.astype(float))
+        curves["limits"].append(errors[least][kept - 1])
+        curves["accuracy"].append(found[: len(kept)])
+    return {k: _padded(v) for k, v in {**told, **curves}.items()}
+
+
+def _node_sums(
+    task: Problem, queries: Queries, features: np.ndarray, order: np.ndarray, owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Statistics [n, c, q] of nodes that hold rows `order`, and their local sensitivities."""
+    n, c = int(owner[-1]) + 1, queries.classes
+    place = owner * c + task.y[order]
+    member = coo_array((np.ones(len(order)), (place, np.arange(len(order)))), (n * c, len(order)))
+    exact = member.tocsr() @ features[order]
+    top = np.zeros((n * c, len(queries.numeric)))
+    np.maximum.at(top, place, np.abs(task.x[order][:, queries.numeric]))
+    reach = np.ones((n, c, queries.size))
+    reach[..., queries.first] = top.reshape(n, c, -1)
+    reach[..., queries.second] = top.reshape(n, c, -1) ** 2
+    with jax.enable_x64(True):
+        reach = np.asarray(never_silent(jnp.asarray(reach)))
+    return exact.reshape(n, c, -1), reach
+
+
+def _padded(rows: list[np.ndarray]) -> np.ndarray:
+    wide = np.full((len(rows), max(map(len, rows))), np.nan)
+    for i, row in enumerate(rows):
+        wide[i, : len(row)] = row
+    return wide
+
+
+@lru_cache(maxsize=4)
+def _each(draw: Any) -> Any:
+    return jax.jit(jax.vmap(draw))
+
+
+def _released(draw: Any, shards: Shards, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The releases of all nodes, in their order."""
+    with jax.enable_x64(True):
+        key = jax.random.key(seed)
+        parts = []
+        for group in shards.groups:
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.asarray(group.nodes))
+            shard = jax.tree.map(jnp.asarray, group.shard)
+            parts.append(jax.device_get(_each(draw)(keys, shard)))
+        nodes = np.concatenate([g.nodes for g in shards.groups])
+        place = np.argsort(nodes)
+        noisy = np.concatenate([p[0] for p in parts])[place]
+        facts = {k: np.concatenate([p[1][k] for p in parts])[place] for k in parts[0][1]}
+        return noisy, facts
+
+
+def _followed(model: Model, s: Any) -> dict[str, Any]:
+    """Some parameters of each kind, for Figure 7."""
+    told = model.describe(s)
+    kinds = {"prior": told["prior"]}
+    if told.get("prob"):
+        cells = [table.reshape(-1) for table in told["prob"].values()]
+        kinds["category"] = jnp.concatenate(cells)[:PARAMETERS]
+    if "mean" in told and told["mean"].size:
+        kinds["mean"] = told["mean"].reshape(-1)[:PARAMETERS]
+        kinds["std"] = jnp.sqrt(told["var"]).reshape(-1)[:PARAMETERS]
+    return kinds
+
+
+def gossip(
+    data: str,
+    nodes: int,
+    epsilon: float,
+    rounds: int,
+    counter: str = "printed",
+    test_rows: int = 16_281,
+    clamp_at_node: bool = False,
+    seed: int = 0,
+) -> Arrays:
+    """Figures 6 and 7: accuracy [rounds, nodes] and parameters by iteration, and Federated's."""
+    task = problem(data)
+    model = task.model
+    rng = np.random.default_rng(seed)
+    owned = np.array_split(rng.permutation(len(task.y)), nodes)
+    shards = pack(task.x, task.y, owned)
+    draw = release(model, epsilon=epsilon, sensitivity="local", clamp_at_node=clamp_at_node)
+    rows = rng.permutation(len(task.y_test))[:test_rows]
+    probe = metrics.together(
+        metrics.errors("test", task.x_test[rows], task.y_test[rows]), _parameters_of(model)
+    )
+    ours = simulate(
+        gossip_nb(model, counter=counter, released=draw),
+        shards,
+        topology.pushes(nodes, rounds=rounds, seed=seed),
+        rounds,
+        seed=seed,
+        probe=probe,
+        at=range(1, rounds + 1),
+        precision="float64",
+    ).history["adapt"]
+    theirs = simulate(
+        federated_nb(model, released=draw),
+        shards,
+        topology.server(nodes),
+        1,
+        seed=seed,
+        probe=probe,
+        precision="float64",
+    ).history["adapt"]
+    quartiles = [25, 50, 75]
+    found = {"accuracy": 1 - np.asarray(ours["test_error"])}
+    found["federated"] = 1 - np.asarray(theirs["test_error"])[0, :1]
+    for kind in ("prior", "category", "mean", "std"):
+        if kind in ours:
+            found[kind] = np.nanpercentile(np.asarray(ours[kind]), quartiles, axis=1)
+            found[f"federated_{kind}"] = np.asarray(theirs[kind])[0, 0]
+    return found
+
+
+class _Parameters:  # equal for equal models: one program
+    def __init__(self, model: Model):
+        self.model = model
+
+    def __call__(self, method: Any, state: Any) -> Any:
+        value = state.value
+        s = value["estimate"] if isinstance(value, dict) else value
+        return jax.vmap(lambda one: _followed(self.model, one))(s)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Parameters) and other.model is self.model
+
+    def __hash__(self) -> int:
+        return hash(id(self.model))
+
+
+def _parameters_of(model: Model) -> Any:
+    return jax.tree_util.Partial(_Parameters(model))
+
+
+def skewed(
+    data: str, partition: str, epsilon: float | None, method: str, seed: int = 0, reps: int = 3
+) -> Arrays:
+    """Test error of a method on 50 nodes whose rows are dealt by a partition."""
+    setting = Setting(
+        data=data,
+        typing="manifest",
+        nodes=50,
+        rows=100,
+        partition=partition,
+        method=method,
+        epsilon=epsilon,
+        topology="complete",
+        push=method == "gossip_nb",
+        rounds=64,
+        repetitions=reps,
+        seed=seed,
+        test_rows=4000,
+    )  # type: ignore[call-arg]
+    return {"error": run(setting).values["test_error"][:, -1]}
+
+
+def private_calibration(
+    data: str, method: str, epsilon: float | None, rounds: int = 16, seed: int = 0, reps: int = 3
+) -> Arrays:
+    """Test error of private CRC, or of Federated naive Bayes, at a budget; 50 nodes of 400 rows."""
+    options: dict[str, Any] = {"lr": 0.2, "clip": 3.0, "rounds": rounds, "seed": seed}
+    setting = Setting(
+        data=data, nodes=50, rows=400, method=method, epsilon=epsilon, topology="regular",
+        topology_options={"k": 6}, repetitions=reps, test_rows=4000, **options,
+    )  # fmt: skip
+    return {"error": run(setting).values["test_error"][:, -1]}
+
+
+def attacked(data: str, nodes: int, trials: int, epsilon: float | None, seed: int = 0) -> Arrays:
+    """Accuracy under attack, by rule, kind and share of attackers; see `gossip_attack`."""
+    budget = np.inf if epsilon is None else epsilon
+    told = attack(data, nodes=nodes, trials=trials, epsilon=budget, seed=seed)
+    return {k: np.array([record[k] for record in told]) for k in told[0]}
+
+
+def bias(data: str, nodes: int, epsilon: float, trials: int, seed: int = 0) -> Arrays:
+    """Summed statistics on average over trials, clamped at nodes and not, and without noise."""
+    draws = {}
+    task = problem(data)
+    model = task.model
+    owned = np.array_split(np.random.default_rng(seed).permutation(len(task.y)), nodes)
+    shards = pack(task.x, task.y, owned)
+    for name, clamp in (("plain", False), ("clamped", True)):
+        draw = release(model, epsilon=epsilon, sensitivity="local", clamp_at_node=clamp)
+        sums = [_released(draw, shards, seed + t)[0].sum(0) for t in range(trials)]
+        draws[name] = np.mean(sums, axis=0)
+    draws["exact"] = _released(release(model), shards, seed)[0].sum(0)
+    return draws

@@ -1,0 +1,1 @@
+"""Models before and after calibration: a comparison of our own."""

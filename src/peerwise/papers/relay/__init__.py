@@ -1,0 +1,1 @@
+"""Relay: sums that reach every node exactly."""

@@ -1,0 +1,1 @@
+"""Many runs: sweeps, kept cells, comparisons."""
