@@ -9,8 +9,8 @@ from functools import cache
 
 from peerwise.errors import BadSetting
 from peerwise.models.block import assemble, check_arguments
+from peerwise.models.covariance import full
 from peerwise.models.family import Model
-from peerwise.models.gaussian import full
 from peerwise.models.nominal import nominal
 
 __all__ = ["lda", "qda"]
