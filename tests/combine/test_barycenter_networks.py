@@ -118,6 +118,7 @@ def case(kind, place, channel=None):
     return args, options | {"probe": lambda method, state: state.value}
 
 
+@pytest.mark.optimised
 @both_kinds
 @pytest.mark.parametrize("place", PLACES)
 def test_side_by_side_as_one_after_the_other(kind, place):
@@ -129,6 +130,7 @@ def test_side_by_side_as_one_after_the_other(kind, place):
         assert_equal_runs(simulate(*args, exact=True, **options), oracle)
 
 
+@pytest.mark.optimised
 def test_a_late_server():
     """Before the first messages are due, everyone keeps its own to the bit."""
     args, options = case(Slots, "server", channel=delay(2))

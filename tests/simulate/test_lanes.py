@@ -23,7 +23,7 @@ from peerwise.nets.conv import Dropout
 from peerwise.shards import pack, pack_alike
 from peerwise.simulate import lanes as lanes_module
 from peerwise.simulate import nodes, simulate
-from peerwise.simulate.lanes import COARSE, STEP, _coarse, _lanes
+from peerwise.simulate.schedule import COARSE, STEP, deal_lanes, drawn_together, layout_of
 from peerwise.walk import walk
 
 SIZES = (70, 3, 9, 31, 30, 6)  # more than a factor 20
@@ -89,7 +89,7 @@ def untrained(net, method, low=1, high=1):
     most=st.one_of(st.none(), st.integers(1, 60)),
 )
 def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most):
-    lanes = _lanes(np.array(lengths), most)
+    lanes = deal_lanes(np.array(lengths), most)
     assert lanes.node.shape[1] <= (most or len(lengths))
     assert lanes.node.shape == lanes.block.shape
     assert lanes.steps >= 1
@@ -109,7 +109,7 @@ def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most
 )
 def test_nodes_without_steps_take_no_lane(first, second):
     lengths = [*first, 0, *second]
-    lanes = _lanes(np.array(lengths))
+    lanes = deal_lanes(np.array(lengths))
     assert not (lanes.node == len(first)).any()
     # there is always a turn, if only of nobody
     assert lanes.node.size >= 1
@@ -117,7 +117,7 @@ def test_nodes_without_steps_take_no_lane(first, second):
 
 @given(n=st.integers(1, 40), length=st.integers(1, 500))
 def test_equal_lengths_are_one_turn_with_a_lane_for_each_node_in_order(n, length):
-    lanes = _lanes(np.full(n, length))
+    lanes = deal_lanes(np.full(n, length))
     assert lanes.node.tolist() == [list(range(n))]
     assert not lanes.block.any()
     assert lanes.steps == length
@@ -125,11 +125,11 @@ def test_equal_lengths_are_one_turn_with_a_lane_for_each_node_in_order(n, length
 
 @given(n=st.integers(1, 40), length=st.integers(1, 500), most=st.integers(1, 50))
 def test_equal_lengths_in_few_lanes_are_as_few_turns_in_order(n, length, most):
-    lanes = _lanes(np.full(n, length), most)
+    lanes = deal_lanes(np.full(n, length), most)
     assert len(lanes.node) == -(-n // most)
-    told = lanes.node.ravel()
-    assert told[:n].tolist() == list(range(n))
-    assert (told[n:] == n).all()
+    worked = lanes.node.ravel()
+    assert worked[:n].tolist() == list(range(n))
+    assert (worked[n:] == n).all()
     assert lanes.steps == length
 
 
@@ -145,7 +145,7 @@ def zipf(seed, exponent, n=50):
 def test_work_is_near_the_least_that_any_lanes_could_cost(seed, exponent):
     """All steps must be done, and the longest node must do its own one after the other."""
     lengths = zipf(seed, exponent)
-    lanes = _lanes(lengths)
+    lanes = deal_lanes(lengths)
     turns, many = lanes.node.shape
     cost = turns * lanes.steps * (many + STEP)
     assert cost <= 1.4 * (lengths.sum() + STEP * lengths.max())
@@ -156,7 +156,7 @@ def test_work_is_near_the_least_that_any_lanes_could_cost(seed, exponent):
 
 def test_one_large_node_does_not_make_all_nodes_large():
     lengths = -(-np.array([1000] + [10] * 1000) // 4)
-    lanes = _lanes(lengths)
+    lanes = deal_lanes(lengths)
     work = lanes.node.size * lanes.steps
     assert work < 3 * lengths.sum()
     assert work < len(lengths) * lengths.max() / 25
@@ -164,19 +164,37 @@ def test_one_large_node_does_not_make_all_nodes_large():
 
 
 @pytest.mark.parametrize("sizes", [SIZES, (5,), (8, 8, 8), (1000, 1, 250, 249, 62, 0, 16, 15)])
-def test_coarse_groups_cover_all_groups_in_order(sizes):
-    data = shards(sizes)
-    cuts = _coarse(data)
-    assert [first for first, _, _ in cuts] == [0, *(upto for _, upto, _ in cuts[:-1])]
-    assert cuts[-1][1] == len(data.groups)
-    for first, upto, seen in cuts:
-        some = data.groups[first:upto]
-        longest = some[0].shard.weight.shape[1]
-        assert all(g.shard.weight.shape[1] * COARSE >= longest for g in some)
-        assert seen.x.shape == (sum(len(g.nodes) for g in some), longest, 0)
-        told = np.asarray(seen.weight).sum(1)
-        real = np.concatenate([np.asarray(g.shard.weight).sum(1) for g in some])
-        np.testing.assert_array_equal(told, real)
+def test_groups_whose_batches_are_drawn_together_cover_all_groups_in_order(sizes):
+    groups = [g.shard for g in shards(sizes).groups]
+    lengths = [g.weight.shape[1] for g in groups]
+    cuts = drawn_together(lengths)
+    assert [first for first, _ in cuts] == [0, *(upto for _, upto in cuts[:-1])]
+    assert cuts[-1][1] == len(groups)
+    for first, upto in cuts:
+        some = groups[first:upto]
+        assert all(m * COARSE >= lengths[first] for m in lengths[first:upto])
+        weights = lanes_module._weights(some)
+        assert weights.x.shape == (sum(len(g.weight) for g in some), lengths[first], 0)
+        real = np.concatenate([np.asarray(g.weight).sum(1) for g in some])
+        np.testing.assert_array_equal(np.asarray(weights.weight).sum(1), real)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, (5,), (8, 8, 8), (1000, 1, 250, 249, 62, 0, 16, 15)])
+def test_the_layout_gives_every_node_its_rows_and_steps(sizes):
+    groups = shards(sizes).groups
+    work = WAYS["epochs of its own, dropout"].adapt
+    rows, counts = [g.shard.weight.shape[1] for g in groups], [len(g.nodes) for g in groups]
+    layout = layout_of(work, rows, counts)
+    assert layout.passes == work.passes == 3
+    assert layout.rows == layout.start[-1] + layout.size[-1]
+    np.testing.assert_array_equal(np.diff(layout.start), layout.size[:-1])
+    np.testing.assert_array_equal(layout.length, 3 * -(-layout.size // 4))
+    alike = [pair for cut in layout.cuts for pair in layout.alike(*cut)]
+    assert [v for first, upto in alike for v in range(first, upto)] == list(range(len(sizes)))
+    assert all(len(set(layout.length[first:upto].tolist())) == 1 for first, upto in alike)
+    lanes = deal_lanes(layout.length)
+    listed = lanes.place[lanes.busy]  # every block of every node, once
+    assert sorted(listed.tolist()) == list(range(int(lanes.blocks.sum())))
 
 
 # --- the same as node by node
@@ -302,7 +320,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
 
 
 def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr("peerwise.simulate.run.WORK", 0)  # save after every chunk
+    monkeypatch.setattr("peerwise.simulate.saving.WORK", 0)  # save after every chunk
     file = tmp_path / "run"
 
     def crash(done):

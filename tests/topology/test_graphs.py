@@ -128,13 +128,13 @@ def test_a_small_world_without_rewiring_is_a_ring_lattice():
 
 def test_ten_thousand_nodes_are_built_at_once():
     topology.chain(10)  # what the first arrays cost is not the graph's
-    start = time.perf_counter()
+    start = time.thread_time()  # of this thread alone: others may keep the machine busy
     assert topology.star(10_000).links_per_round(0) == 19_998
     assert topology.grid(10_000).links_per_round(0) == 39_600
     assert topology.random_tree(10_000).links_per_round(0) == 19_998
     assert topology.barabasi_albert(10_000).links_per_round(0) == 39_992
     assert sum(table.size for _, table in topology.star(10_000).table) < 30_000
-    assert time.perf_counter() - start < 5  # a tenth of it on an idle machine
+    assert time.thread_time() - start < 5  # a tenth of it on an idle machine
 
 
 def test_named_passes_the_seed_only_where_it_means_something():
