@@ -14,7 +14,15 @@ from peerwise.core import Array
 from peerwise.declare import declares
 from peerwise.metrics import probes
 
-__all__ = ["auroc", "balanced_accuracy", "calibration", "class_errors", "consensus", "errors", "guards"]
+__all__ = [
+    "auroc",
+    "balanced_accuracy",
+    "calibration",
+    "class_errors",
+    "consensus",
+    "errors",
+    "guards",
+]
 
 
 @declares("metric")
