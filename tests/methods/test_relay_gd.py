@@ -11,8 +11,7 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.channel import erasure, perfect
 from peerwise.errors import BadSetting
-from peerwise.experiments.job import run
-from peerwise.experiments.setting import Setting
+from peerwise.learner import cell, run
 from peerwise.methods import decavg, isolated_net, relay_gd, relaying
 from peerwise.nets import mlp, network_of
 from peerwise.shards import pack, pooled
@@ -211,10 +210,10 @@ def test_a_message_is_the_weights_and_a_constant():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"lr": 0}, "lr must be above 0"),
+        ({"lr": 0}, "lr must be greater than 0"),
         ({"damping": -1}, "damping"),
         ({"damping": float("nan")}, "damping"),
-        ({"start": "own"}, "common"),
+        ({"start": "own"}, "start is an option of .* not of relay_gd"),
         ({"batch": 0}, "batch"),
     ],
 )
@@ -224,12 +223,14 @@ def test_impossible_settings_are_refused(given, said):
 
 
 def test_settings_reach_it_and_others_are_refused():
-    small = {"method": "relay_gd", "nodes": 3, "rows": 20, "test_rows": 100, "rounds": 2,
-             "repetitions": 1}  # fmt: skip
-    found = run(Setting(**small, method_options={"damping": 0.2}))
+    def small(**options):
+        split = {"nodes": 3, "rows": 20, "test_rows": 100}
+        shape = {"split": split, "run": {"rounds": 2, "repetitions": 1}}
+        return cell({"method": {"name": "relay_gd", **options}, **shape})
+
+    found = run(small(damping=0.2))
     assert found.values["test_error"].shape == (1, 1, 3)
-    assert Setting(**small, common_start=True).key == Setting(**small).key
-    with pytest.raises(BadSetting, match="method_options of relay_gd"):
-        run(Setting(**small, method_options={"brake": 0.3}))
+    with pytest.raises(BadSetting, match="brake is an option of relay, not of relay_gd"):
+        small(brake=0.3)
     with pytest.raises(BadSetting, match="damping"):
-        run(Setting(**small, method_options={"damping": -0.3}))
+        small(damping=-0.3)
