@@ -164,8 +164,8 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     seen = x[:m]
     center, spread = (seen.mean(), seen.std()) if scale == "all" else (0.0, seen.max())
     units = np.full(x.shape[1], center), np.full(x.shape[1], spread or 1.0)
-    given = {"center": float(center), "scale": float(spread or 1.0)}
-    features = tuple(replace(f, **given) for f in schema.features)
+    unit = float(center), float(spread or 1.0)
+    features = tuple(replace(f, center=unit[0], scale=unit[1]) for f in schema.features)
     return rescaled(x, *units), replace(schema, features=features)
 
 

@@ -50,7 +50,7 @@ def decavg(
 
     With weights of their own to start from (start="own") the paper calls it DecHetero. Equation 4
     divides twice; this is the weighted mean that is meant. On a complete graph it is FedAvg. With
-    another `rule` it is any decentralised averaging of nets: "median", "trimmed_mean", "metropolis".
+    another `rule` ("median", "metropolis") it is any decentralised averaging of nets.
     """
     return trained(net, loss, rule, start, training)
 
