@@ -94,11 +94,13 @@ def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most
     assert lanes.node.shape == lanes.block.shape
     assert lanes.steps >= 1
     assert lanes.node.max() <= len(lengths)
+    first = 0
     for v, length in enumerate(lengths):
         turn, lane = np.nonzero(lanes.node == v)
         order = np.argsort(turn, kind="stable")
         blocks = -(-length // lanes.steps)
-        assert lanes.block[turn, lane][order].tolist() == list(range(blocks))
+        assert lanes.block[turn, lane][order].tolist() == list(range(first, first + blocks))
+        first += blocks
         assert len(set(lane.tolist())) <= 1
         # and without a pause, so that its lane need not remember it
         assert np.diff(turn[order]).tolist() == [1] * max(blocks - 1, 0)
@@ -119,7 +121,8 @@ def test_nodes_without_steps_take_no_lane(first, second):
 def test_equal_lengths_are_one_turn_with_a_lane_for_each_node_in_order(n, length):
     lanes = deal_lanes(np.full(n, length))
     assert lanes.node.tolist() == [list(range(n))]
-    assert not lanes.block.any()
+    assert lanes.one_each
+    assert lanes.block.tolist() == lanes.node.tolist()
     assert lanes.steps == length
 
 
@@ -189,12 +192,10 @@ def test_the_layout_gives_every_node_its_rows_and_steps(sizes):
     assert layout.rows == layout.start[-1] + layout.size[-1]
     np.testing.assert_array_equal(np.diff(layout.start), layout.size[:-1])
     np.testing.assert_array_equal(layout.length, 3 * -(-layout.size // 4))
-    alike = [pair for cut in layout.cuts for pair in layout.alike(*cut)]
+    cuts = [(layout.ends[first], layout.ends[upto]) for first, upto in layout.together]
+    alike = [pair for cut in cuts for pair in layout.alike(*cut)]
     assert [v for first, upto in alike for v in range(first, upto)] == list(range(len(sizes)))
     assert all(len(set(layout.length[first:upto].tolist())) == 1 for first, upto in alike)
-    lanes = deal_lanes(layout.length)
-    listed = lanes.place[lanes.busy]  # every block of every node, once
-    assert sorted(listed.tolist()) == list(range(int(lanes.blocks.sum())))
 
 
 # --- the same as node by node

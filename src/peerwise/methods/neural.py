@@ -18,8 +18,8 @@ from peerwise.combine.step import toward
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, State, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.net import Net, log_probabilities
-from peerwise.update.gradient import gradient
 from peerwise.update.losses import Loss, cross_entropy
+from peerwise.update.objective import gradient
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Trained, Training, training_of
 
