@@ -288,8 +288,8 @@ def test_replicas_of_two_deals_equal_the_runs_one_by_one():
     together = simulate(method, alike, RING, seed=[1, 2], **options)
     for i, data in enumerate(alike):
         single = simulate(method, data, RING, seed=i + 1, **options)
-        mine = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
-        assert_equal_runs(mine, single, 1e-5)
+        one = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
+        assert_equal_runs(one, single, 1e-5)
     steps, epochs = (np.asarray(together.state.memory[what]) for what in ("steps", "epochs"))
     batches = [[-(-len(rows) // 4) for rows in deal] for deal in DEALS]
     np.testing.assert_array_equal(steps, 3 * epochs * batches)
@@ -334,9 +334,9 @@ def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, mo
         method = cfa_ge(NET, **{**GIVEN, **other})
         with pytest.raises(BadFile, match="another run"):
             simulate(method, shards(FEW), RING, 4, probe=look, checkpoint=file, **LOSSY)
-    told = []
-    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=told.append), lasting())
-    assert told == [3, 4]
+    calls = []
+    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=calls.append), lasting())
+    assert calls == [3, 4]
 
 
 def compilations(caplog, run):

@@ -1,4 +1,4 @@
-"""What local training makes small, the mean loss, its risk or with a penalty; and its gradient."""
+"""What local training makes small: a mean loss, its risk, or the loss with a penalty."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,8 @@ class Objective(NamedTuple):
 
     loss: MeanLoss
     total: Callable[[Array, Tree, Tree], Array] = lambda loss, weights, prior: loss
-    prior: Callable[[Tree, Shard], Tree] = lambda weights, shard: None  # when a round begins
+    # the weights with which a round's training begins, shard -> prior
+    prior: Callable[[Tree, Shard], Tree] = lambda weights, shard: None
 
 
 def mean_loss(net: Net, loss: Loss) -> MeanLoss:
