@@ -49,7 +49,8 @@ def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
     layout = layout_of(f, [s.weight.shape[1] for s in groups], counts)
     table = _joined([jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), s) for s in groups])
     weights = [_weights(groups[first:upto]) for first, upto in layout.together]
-    given = _cut(_joined(by_group(shards, args)), [0, *(upto for _, upto in layout.cuts)])
+    ends = [0, *(layout.ends[upto] for _, upto in layout.together)]
+    given = _cut(_joined(by_group(shards, args)), ends)
     carry = _joined([jax.vmap(f.begin)(*a, s) for a, s in zip(given, weights, strict=True)])
     lanes = deal_lanes(layout.length, _most(carry))
     one_pass = partial(_one_pass, _Work(f, groups, table, weights, layout, lanes))
@@ -87,8 +88,8 @@ def _most(carry: Tree) -> int:
 def _one_pass(work: _Work, e: Any, carry: Tree) -> Tree:
     """The carry of all nodes after pass e, or after all passes where nothing comes between them."""
     f, lanes = work.f, work.lanes
-    cuts = zip(work.layout.cuts, work.weights, strict=True)
-    places = _joined([_drawn(work, *cut, seen, carry, e) for cut, seen in cuts])
+    groups = zip(work.layout.together, work.weights, strict=True)
+    places = _joined([_drawn(work, *cut, seen, carry, e) for cut, seen in groups])
     if lanes.one_each:
         carry = _steps(work, carry, places)
     else:
@@ -97,13 +98,14 @@ def _one_pass(work: _Work, e: Any, carry: Tree) -> Tree:
     if f.after is None:
         return carry
     after = jax.vmap(f.after)
-    groups = zip(_cut(carry, work.layout.ends), work.shards, strict=True)
-    return _joined([after(c, s) for c, s in groups])
+    parts = zip(_cut(carry, work.layout.ends), work.shards, strict=True)
+    return _joined([after(part, shard) for part, shard in parts])
 
 
-def _drawn(work: _Work, first: int, upto: int, seen: Shard, carry: Tree, e: Any) -> Array:
-    """Rows of the table for the steps of some nodes, [nodes x blocks, steps, batch]."""
+def _drawn(work: _Work, begin: int, end: int, seen: Shard, carry: Tree, e: Any) -> Array:
+    """Rows of the table for the steps of some groups, [nodes x blocks, steps, batch]."""
     f, layout, steps = work.f, work.layout, work.lanes.steps
+    first, upto = layout.ends[begin], layout.ends[end]
 
     def one(start: Array, size: Array, now: Tree, shard: Shard) -> Array:
         places = jax.vmap(lambda p: f.places(now, e + p, shard))(jnp.arange(layout.passes))
@@ -113,11 +115,11 @@ def _drawn(work: _Work, first: int, upto: int, seen: Shard, carry: Tree, e: Any)
     at = jnp.asarray(layout.start[first:upto]), jnp.asarray(layout.size[first:upto])
     places = jax.vmap(one)(*at, now, seen)  # [nodes, passes, batches, batch]
     parts = []
-    for v, end in layout.alike(first, upto):
+    for v, after in layout.alike(first, upto):
         length = int(layout.length[v])
         # as many batches of each pass as these nodes have rows for
-        part = places[v - first : end - first, :, : length // layout.passes]
-        part = part.reshape(end - v, length, f.batch)
+        part = places[v - first : after - first, :, : length // layout.passes]
+        part = part.reshape(after - v, length, f.batch)
         short = [(0, 0), (0, -length % steps), (0, 0)]
         part = jnp.pad(part, short, constant_values=layout.rows)
         parts.append(part.reshape(-1, steps, f.batch))
@@ -129,9 +131,10 @@ def _turn(work: _Work, places: Array, k: Any, carry: Tree) -> Tree:
     lanes = work.lanes
     nodes = jnp.asarray(lanes.node)[k]
     # nobody's lane repeats the last node, on no rows, and its result is dropped
-    now = jax.tree.map(lambda a: a[jnp.minimum(nodes, len(lanes.blocks) - 1)], carry)
-    place = places[jnp.asarray(lanes.place)[k]]
-    place = jnp.where(jnp.asarray(lanes.busy)[k][:, None, None], place, work.layout.rows)
+    now = jax.tree.map(lambda a: a[jnp.minimum(nodes, lanes.n - 1)], carry)
+    place = places[jnp.asarray(lanes.block)[k]]
+    busy = jnp.asarray(lanes.node < lanes.n)[k]
+    place = jnp.where(busy[:, None, None], place, work.layout.rows)
     now = _steps(work, now, place)
     return jax.tree.map(lambda a, new: a.at[nodes].set(new, mode="drop"), carry, now)
 

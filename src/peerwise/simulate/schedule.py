@@ -26,19 +26,10 @@ class Layout(NamedTuple):
     ends: list[int]  # of the groups, in nodes, from 0 on
     together: list[tuple[int, int]]  # from which group up to which batches are drawn together
     passes: int  # that follow each other without anything in between
+    rows: int  # of the table of all rows; as a place in it, no row
     size: np.ndarray  # [n] rows of a node's padded shard
-    start: np.ndarray  # [n] its first row in the table of all rows
+    start: np.ndarray  # [n] its first row in the table
     length: np.ndarray  # [n] its steps in those passes
-
-    @property
-    def rows(self) -> int:
-        """The length of the table of all rows; as a place in it, no row."""
-        return int(self.size.sum())
-
-    @property
-    def cuts(self) -> list[tuple[int, int]]:
-        """From which node up to which batches are drawn together."""
-        return [(self.ends[first], self.ends[upto]) for first, upto in self.together]
 
     def alike(self, first: int, upto: int) -> list[tuple[int, int]]:
         """Nodes of equal length among some nodes: from which, up to which."""
@@ -50,25 +41,10 @@ class Lanes(NamedTuple):
     """Who works in which lane: nodes of different lengths, dealt to few lanes of like length."""
 
     node: np.ndarray  # [turns, lanes] which node, n: nobody
-    block: np.ndarray  # [turns, lanes] which of its blocks
+    block: np.ndarray  # [turns, lanes] which block, of a list of all nodes' blocks in order
     steps: int  # in a block
-    blocks: np.ndarray  # [n] of each node
-
-    @property
-    def busy(self) -> np.ndarray:
-        """[turns, lanes] whether anybody works there."""
-        return self.node < len(self.blocks)
-
-    @property
-    def place(self) -> np.ndarray:
-        """[turns, lanes] the place of a block in the list of all nodes' blocks; 0 for nobody's."""
-        first = np.append(np.cumsum(self.blocks) - self.blocks, 0)
-        return np.where(self.busy, first[self.node] + self.block, 0)
-
-    @property
-    def one_each(self) -> bool:
-        """Whether every node has a lane of its own, in order, and one turn does it all."""
-        return np.array_equal(self.node, np.arange(len(self.blocks))[None])
+    n: int  # nodes
+    one_each: bool  # every node has a lane of its own, in order, and one turn does it all
 
 
 def layout_of(f: Batched, sizes: Sequence[int], counts: Sequence[int]) -> Layout:
@@ -79,6 +55,7 @@ def layout_of(f: Batched, sizes: Sequence[int], counts: Sequence[int]) -> Layout
         ends=[0, *np.cumsum(counts).tolist()],
         together=drawn_together(sizes),
         passes=passes,
+        rows=int(size.sum()),
         size=size,
         start=np.cumsum(size) - size,
         length=passes * np.repeat([f.batches(m) for m in sizes], counts),
@@ -127,13 +104,14 @@ def deal_lanes(lengths: np.ndarray, most: int | None = None) -> Lanes:
     lanes = min(deals, key=lambda deal: _turns(blocks, deal) * (len(deal) + STEP))
     shape = max(_turns(blocks, lanes), 1), len(lanes)
     node, block = np.full(shape, n, np.int32), np.zeros(shape, np.int32)
+    first = np.cumsum(blocks) - blocks
     for lane, nodes in enumerate(lanes):
         turn = 0
         for v in nodes:
             done = turn + blocks[v]
-            node[turn:done, lane], block[turn:done, lane] = v, np.arange(blocks[v])
+            node[turn:done, lane], block[turn:done, lane] = v, first[v] + np.arange(blocks[v])
             turn = done
-    return Lanes(node, block, steps, blocks)
+    return Lanes(node, block, steps, n, np.array_equal(node, np.arange(n)[None]))
 
 
 def _dealt(blocks: np.ndarray, lanes: int) -> list[list[int]]:
