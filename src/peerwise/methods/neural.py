@@ -20,13 +20,8 @@ from peerwise.combine.weigh import Rule, alone, data_size
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.nets.net import Net, log_probabilities
-<<<<<<< HEAD
-from peerwise.update.gradient import gradient
 from peerwise.update.losses import Loss, LossOption
-=======
-from peerwise.update.losses import Loss, cross_entropy
 from peerwise.update.objective import gradient
->>>>>>> wt-b
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Trained, Training
 
