@@ -96,14 +96,14 @@ def all_slots(rules):
 
         return {name: of(name) for name in rules}
 
-    return Slots(rule, combine.data_size(True))
+    return Slots(rule, combine.data_size(True).weigh)
 
 
 @cache
 def everything(kind):
     """A method that runs all rules of a kind at once, to be compiled once."""
     rules = {name: rule for name, rule in RULES.items() if isinstance(rule, kind)}
-    assert all(rule.weigh is combine.data_size(True) for rule in rules.values())
+    assert all(rule.weigh is combine.data_size(True).weigh for rule in rules.values())
     together = all_charts(rules) if kind is Mean else all_slots(rules)
     return talking(together, tuple(rules))
 
