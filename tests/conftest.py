@@ -22,7 +22,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
-AS_USERS_DO = {"parity", "peer", "simulate"}  # folders, besides what is marked `optimised`
+AS_USERS_DO = {"parity", "peer"}  # folders, besides what is marked `optimised`
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 compile_options, optimised = compiler.get_compile_options, False
 
