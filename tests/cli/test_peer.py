@@ -22,7 +22,7 @@ def left(tmp_path_factory):
     """What two peers with a budget have left."""
     folder = tmp_path_factory.mktemp("peers")
     method = {"method": "gossip_nb", "counter": "total", "epsilon": 2000.0}
-    fed = federation(folder, PAIR, method, rounds={"count": 20}, privacy={"epsilon": 5000.0})
+    fed = federation(folder, PAIR, method, rounds=20, privacy={"epsilon": 5000.0})
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert all(run_all(*daemons))
     for daemon in daemons:

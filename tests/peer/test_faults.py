@@ -26,7 +26,7 @@ def small(folder, *, nodes=4, rounds=40, mode="wait", features=12, **terms):
     table = Table(
         "digits", columns(digits.data[:, keep]), digits.target.astype(str).astype(object), "class"
     )
-    method = terms.pop("method", {"method": "crc", "lr": 0.05})
+    method = terms.pop("method", {"name": "crc", "lr": 0.05})
     table = table._replace(categorical=())
     return set_up(
         folder, table, nodes=nodes, rows=60, method=method, typing="manifest",

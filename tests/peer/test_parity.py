@@ -18,7 +18,7 @@ def tree(n, seed=0):
 
 
 def test_eight_peers_with_crc_end_with_the_simulators_models(tmp_path):
-    fed = federation(tmp_path, tree(8), {"method": "crc", "lr": 0.05}, rounds={"count": 64})
+    fed = federation(tmp_path, tree(8), {"name": "crc", "lr": 0.05}, rounds=64)
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert run_all(*daemons) == [True] * 8
     assert_same(simulated(fed, daemons, 64), daemons)
@@ -31,8 +31,8 @@ NET = {"net": "mlp_64", "lr": 0.05, "batch": 10}
 @pytest.mark.parametrize(
     ("method", "tolerance"),
     [
-        ({"method": "crc", "model": "qda", "lr": 0.05, "precision": "float64"}, 0.0),
-        ({"method": "crc", "weigh": "metropolis", "include_self": True}, 0.0),
+        ({"name": "crc", "model": "qda", "lr": 0.05, "precision": "float64"}, 0.0),
+        ({"name": "crc", "weigh": "metropolis", "include_self": True}, 0.0),
         ({"method": "gossip_nb"}, 0.0),
         ({"method": "gossip_nb", "counter": "cumulative"}, 0.0),
         ({"method": "relay", "lr": 0.05}, 0.0),
@@ -54,7 +54,7 @@ def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program
 
 
 def test_links_that_lose_on_purpose_lose_what_the_simulators_lose(tmp_path):
-    fed = federation(tmp_path, tree(5, 1), {"method": "crc", "lr": 0.05}, rounds={"count": 20})
+    fed = federation(tmp_path, tree(5, 1), {"name": "crc", "lr": 0.05}, rounds=20)
     daemons = [fed.daemon(name, channel=erasure(0.7)) for name in fed.charter.names]
     assert all(run_all(*daemons))
     run = simulated(fed, daemons, 20, channel=erasure(0.7))
@@ -66,7 +66,7 @@ def test_links_that_lose_on_purpose_lose_what_the_simulators_lose(tmp_path):
 
 
 def test_late_letters_are_as_late_as_the_simulators(tmp_path):
-    fed = federation(tmp_path, tree(4, 2), {"method": "crc", "lr": 0.05}, rounds={"count": 12})
+    fed = federation(tmp_path, tree(4, 2), {"name": "crc", "lr": 0.05}, rounds=12)
     daemons = [fed.daemon(name, channel=delay(2)) for name in fed.charter.names]
     assert all(run_all(*daemons))
     assert_same(simulated(fed, daemons, 12, channel=delay(2)), daemons)
@@ -76,7 +76,7 @@ def test_late_letters_are_as_late_as_the_simulators(tmp_path):
 def test_units_and_structure_are_agreed_by_neighbours_first(tmp_path, model):
     fed = federation(
         tmp_path, nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"}),
-        {"method": "crc", "model": model, "lr": 0.05}, rounds=SHORT,
+        {"name": "crc", "model": model, "lr": 0.05}, rounds=SHORT,
         units="given" if model == "multinomial" else "agree",
         categories=4 if model == "tan" else 0,
     )  # fmt: skip
@@ -95,9 +95,7 @@ def test_units_and_structure_are_agreed_by_neighbours_first(tmp_path, model):
 
 def test_a_peer_that_only_dials_hears_and_is_heard(tmp_path):
     graph = nx.relabel_nodes(nx.path_graph(4), {0: "a", 1: "b", 2: "c", 3: "d"})
-    fed = federation(
-        tmp_path, graph, {"method": "crc", "lr": 0.05}, rounds={"count": 12}, only_dial=("a", "c")
-    )
+    fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=12, only_dial=("a", "c"))
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert all(run_all(*daemons))
     assert_same(simulated(fed, daemons, 12), daemons)
@@ -106,7 +104,7 @@ def test_a_peer_that_only_dials_hears_and_is_heard(tmp_path):
 def test_letters_of_the_phase_before_are_taken_as_known(tmp_path):
     """As a sends them that was killed before it learnt that b has them."""
     graph = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
-    fed = federation(tmp_path, graph, {"method": "crc", "lr": 0.05}, rounds=SHORT, units="agree")
+    fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=SHORT, units="agree")
     a, b = (fed.daemon(name) for name in fed.charter.names)
     assert all(run_all(a, b))
     node = a.plan.node(0)

@@ -36,7 +36,7 @@ def charges(daemon):
 
 
 def test_gossip_with_recorded_noise_ends_with_the_simulators_models(tmp_path):
-    fed = federation(tmp_path, LINE, GOSSIP, rounds={"count": 8}, privacy=BUDGET)
+    fed = federation(tmp_path, LINE, GOSSIP, rounds=8, privacy=BUDGET)
     rng = np.random.default_rng(0)
     model = fed.daemon("a").plan.learning.model()
     noise = [rng.laplace(size=(model.classes, model.size)) for _ in fed.charter.names]
@@ -72,7 +72,7 @@ def replayed(released):
 
 
 def test_a_release_is_drawn_and_paid_for_once_whatever_happens(tmp_path):
-    fed = federation(tmp_path, PAIR, GOSSIP, rounds={"count": 3}, privacy=BUDGET)
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=3, privacy=BUDGET)
     a = fed.daemon("a", noise=(first := Counted()))
     with pytest.raises(TimeoutError):  # nobody answers: it has drawn, paid and written it down
         run_all(a, seconds=2.0)
@@ -87,9 +87,9 @@ def test_a_release_is_drawn_and_paid_for_once_whatever_happens(tmp_path):
 
 
 def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(tmp_path):
-    method = {"method": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
+    method = {"name": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
     budget = {"epsilon": 8.0, "delta": 1e-5, "accountant": "rdp"}
-    fed = federation(tmp_path, PAIR, method, rounds={"count": 6}, privacy=budget)
+    fed = federation(tmp_path, PAIR, method, rounds=6, privacy=budget)
     daemons = [fed.daemon(n, noise=Counted()) for n in fed.charter.names]
     assert all(run_all(*daemons))
     for daemon in daemons:
@@ -99,17 +99,15 @@ def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(t
 
 
 def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
-    method = {"method": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
-    fed = federation(
-        tmp_path, PAIR, method, rounds={"count": 4}, privacy={"epsilon": 5.0, "delta": 1e-5}
-    )
+    method = {"name": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
+    fed = federation(tmp_path, PAIR, method, rounds=4, privacy={"epsilon": 5.0, "delta": 1e-5})
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
     assert charges(daemons[0])["epsilon"].tolist() == [5.0]
 
 
 def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):
-    fed = federation(tmp_path, PAIR, GOSSIP, rounds={"count": 3}, privacy=BUDGET)
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=3, privacy=BUDGET)
     a = fed.daemon("a")
     a.store.ledger.charge("laplace", {}, 1.5, data="another study")
     with pytest.raises(Overspent, match="cannot afford"):
@@ -122,7 +120,7 @@ def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):
 
 def exchanged(tmp_path, method, **terms):
     """Two peers of which one has a single row; the letters that they sent, and the row."""
-    fed = federation(tmp_path, PAIR, method, rounds={"count": 2}, **terms)
+    fed = federation(tmp_path, PAIR, method, rounds=2, **terms)
     table = fed.tables["b"]
     fed.tables["b"] = table._replace(frame=table.frame.iloc[:1], labels=table.labels[:1])
     daemons = {n: fed.daemon(n) for n in fed.charter.names}
@@ -149,7 +147,7 @@ def reconstructed(plan, letters):
 
 
 def test_without_noise_a_neighbour_can_reconstruct_the_row_of_a_small_node(tmp_path):
-    plan, letters = exchanged(tmp_path, {"method": "crc", "lr": 0.05})
+    plan, letters = exchanged(tmp_path, {"name": "crc", "lr": 0.05})
     guess, features = reconstructed(plan, letters)
     assert guess == plan.y[0]
     model = plan.learning.model()
@@ -157,7 +155,7 @@ def test_without_noise_a_neighbour_can_reconstruct_the_row_of_a_small_node(tmp_p
 
 
 def test_with_noise_what_it_reconstructs_is_noise(tmp_path):
-    method = {"method": "private_crc", "epsilon": 1.0, "delta": 1e-5, "lr": 0.05}
+    method = {"name": "private_crc", "epsilon": 1.0, "delta": 1e-5, "lr": 0.05}
     plan, letters = exchanged(tmp_path, method, privacy={"epsilon": 1.0, "delta": 1e-5})
     _, features = reconstructed(plan, letters)
     true = np.asarray(plan.learning.model().features(plan.x))[0]
@@ -166,7 +164,7 @@ def test_with_noise_what_it_reconstructs_is_noise(tmp_path):
 
 def test_a_node_with_fewer_rows_than_agreed_takes_no_part(tmp_path):
     fed = federation(
-        tmp_path, PAIR, {"method": "crc", "lr": 0.05}, rounds={"count": 2},
+        tmp_path, PAIR, {"name": "crc", "lr": 0.05}, rounds=2,
         limits={"least_rows": 20},
     )  # fmt: skip
     table = fed.tables["b"]
