@@ -441,7 +441,7 @@ def test_after_all_that_a_peer_finishes_its_rounds_with_honest_neighbours(tmp_pa
     rows = np.split(np.arange(len(y)), 4)
     run = simulate(
         victim.node.method, pack(x, y, rows), fed.charter.topology(), 5, exact=True,
-        seed=fed.charter.rounds.seed,
+        seed=fed.charter.seed,
     )  # fmt: skip
     for i, daemon in enumerate(daemons):
         np.testing.assert_array_equal(daemon.memory.state.value, run.state.value[i])
