@@ -103,7 +103,7 @@ def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tm
     assert "'z'" in said
     for channel, why in {
         "erasures q=0.7": "did you mean 'erasure'",
-        "erasure Q=0.7": "did you mean 'q'",
+        "erasure Q=0.7": "unknown key in [channel]: 'Q'; known: by, q",
         "erasure 0.7": "write KEY=VALUE",
     }.items():
         code, said = peerwise(*args, "--channel", channel, "--dry-run")

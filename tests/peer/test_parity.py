@@ -38,7 +38,10 @@ NET = {"lr": 0.05, "batch": 10}
         ({"method": "isolated"}, 0.0),
         ({"method": {"name": "decdiff", **NET}}, 1e-5),
         ({"method": {"name": "cfa_ge", **NET}}, 1e-5),
-        ({"method": {"name": "ba_bfl", **NET}, "net": {"name": "mlp_64", "bayesian_layers": 1}}, 1e-5),
+        (
+            {"method": {"name": "ba_bfl", **NET}, "net": {"name": "mlp_64", "bayesian_layers": 1}},
+            1e-5,
+        ),
         ({"method": {"name": "cvar_cvar", **NET}}, 1e-5),
         ({"method": {"name": "relay_gd", **NET}}, 1e-5),
     ],

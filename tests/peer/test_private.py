@@ -103,7 +103,14 @@ def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(t
 
 def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
     method = {"name": "private_crc", "lr": 0.05}
-    fed = federation(tmp_path, PAIR, method, rounds=4, privacy={"epsilon": 5.0, "delta": 1e-5})
+    fed = federation(
+        tmp_path,
+        PAIR,
+        method,
+        rounds=4,
+        privacy={"epsilon": 5.0},
+        budget={"epsilon": 5.0, "delta": 1e-5},
+    )
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
     assert charges(daemons[0])["epsilon"].tolist() == [5.0]
