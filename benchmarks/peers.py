@@ -25,7 +25,7 @@ import pandas as pd
 
 from benchmarks.tools import show
 from peerwise.combine import equal
-from peerwise.core import Mean, Message, Method, State
+from peerwise.core import Message, Method, State
 from peerwise.data.loaders import Table
 from peerwise.node import Letter
 from peerwise.peer.charter import Charter, draft

@@ -195,6 +195,11 @@ WRONG = [
     (('kind = "numeric"', 'kind = "number"'), "features.0.kind = 'number'"),
     (("lr = 0.05", "lr = -1"), "[method] lr must be greater than 0, got -1"),
     (("lr = 0.05", "lr = [0.1, 0.2]"), "method.lr is a list, and a charter is about one network"),
+    ((CRC, 'name = ["crc", "relay"]'), "method.name is a list, and a charter is about one"),
+    (
+        (CRC, 'name = "no_such_module:f"', '"naive_bayes"', '["naive_bayes", "qda"]'),
+        "model.name is a list, and a charter is about one network",
+    ),
     (("lr = 0.05", "lrr = 1"), "unknown key in [method]: 'lrr'; did you mean 'lr'"),
     (("lr = 0.05", "s = 1"), "s is an option of decdiff, not of crc"),
     (("lr = 0.05", "rule = 'all'"), "unknown rule 'all'"),

@@ -17,6 +17,7 @@ import pytest
 
 from federation import federation
 from peerwise.peer import identity
+from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.store import Place
@@ -223,8 +224,7 @@ def stranger(fed, victim):
 
 
 def another_charter(fed, victim):
-    method = {**fed.charter.method, "lr": 0.5}
-    other = fed.charter.model_copy(update={"name": method})
+    other = Charter.parse(fed.charter.text().replace("lr = 0.05", "lr = 0.5"))
     with Mallory(fed, charter=other.hash) as caller:
         for method in ("Push", "Pull"):
             assert caller.call(method, letter(victim))[0] is Code.FAILED_PRECONDITION

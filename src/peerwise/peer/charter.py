@@ -28,6 +28,7 @@ from pydantic import (
 
 from peerwise import data, topology
 from peerwise.checkpoint import write_whole
+from peerwise.declare import Varies
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.learner import Cell
 from peerwise.learner.world import is_plain
@@ -68,11 +69,6 @@ class Charter(BaseModel):
 
     _cell: Cell | None = PrivateAttr(None)  # None: it names code that is not allowed here
     _tables: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
-
-    @field_validator(*DESCRIPTION, mode="before")
-    @classmethod
-    def _as_written(cls, given: Any) -> Any:
-        return described.as_written(given)
 
     @field_validator("nodes")
     @classmethod
@@ -265,10 +261,10 @@ def draft(
     limits.rows is the number of rows of the sample unless given. With a privacy budget numbers get
     the bounds of the sample, which then are public.
     """
-    description = described.as_written(description)
-    described.check_moved(description)
     encoded = data.encode(table, typing=typing)
     schema = encoded.schema
+    description = described.as_written(description)
+    described.check_moved(description)
     if units == "given" and not is_plain(described.cell_of(description)):
         _, schema = data.standardise(encoded.x, schema)
     bounds: dict[str, dict[str, Any]] = {
@@ -308,7 +304,10 @@ def _checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Ch
     """A charter from plain values; says which key is wrong and why."""
     try:
         described.check_moved(raw)
-        return Charter.model_validate(raw, context={"allowed": allowed})
+        context = {"allowed": allowed}
+        return Charter.model_validate(described.as_written(raw), context=context)
+    except Varies as varied:
+        raise BadSetting(f"{where}: {described.one_value(varied)}") from None
     except PeerwiseError as error:
         error.args = (f"{where}: {error}",)
         raise

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from peerwise.data import Schema
-from peerwise.declare import Declared, canonical, declared, filled, find
+from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
-from peerwise.learner import Cell, expand, offered
+from peerwise.learner import Cell, cell, expand, offered
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
@@ -81,7 +81,8 @@ def check_moved(raw: Mapping[str, Any]) -> None:
             "spend, [privacy] what the method spends"
         )
     method = _table("method", raw.get("method", {}))
-    options = _options(method.get("name"))
+    name = method.get("name")
+    options = find("method", name).options if _listed(name) else {}
     for key in method:
         if key in _METHOD and key not in options:
             raise BadSetting(f"[method] {key} is {_METHOD[key]} now")
@@ -90,9 +91,8 @@ def check_moved(raw: Mapping[str, Any]) -> None:
             raise BadSetting(f"[run] {key} is of simulations; remove it")
 
 
-def _options(name: Any) -> set[str]:
-    """The options of a listed method; of any other its author's code would have to be read."""
-    return set(find("method", name).options) if name in entries("method") else set()
+def _listed(name: Any) -> bool:
+    return isinstance(name, str) and name in entries("method")
 
 
 def run_of(run: Any) -> dict[str, Any]:
@@ -106,22 +106,22 @@ def run_of(run: Any) -> dict[str, Any]:
 def cell_of(description: Mapping[str, Any]) -> Cell:
     """The cell of a description whose code may be imported, if peers can run its method."""
     name = _table("method", description["method"]).get("name")
-    if isinstance(name, str):
-        _check_place(find("method", name))
-    cells = expand(description)
-    if len(cells) > 1 or cells[0].varied:
-        key = cells[0].varied[0][0]
-        raise BadSetting(f"{key} is a list, and a charter is about one network; give one value")
-    return cells[0]
-
-
-def _check_place(method: Declared) -> None:
-    if not offered(method, "peer"):
+    if isinstance(name, str) and not offered(method := find("method", name), "peer"):
         lacks = _PLACES.get(method.traits.place, _PLACES["pooled"])
         raise BadSetting(
-            f"method '{method.name}' needs {lacks}, which a network of peers has not; take "
-            "another, such as crc or decdiff"
+            f"method '{name}' needs {lacks}, which a network of peers has not; take another, such "
+            "as crc or decdiff"
         )
+    try:
+        cell(description)  # before `expand` makes many cells of what a neighbour sent
+    except Varies as varied:
+        raise one_value(varied) from None
+    return expand(description)[0]
+
+
+def one_value(varied: Varies) -> BadSetting:
+    """The error for a list where one value is expected."""
+    return BadSetting(f"{varied} is a list, and a charter is about one network; give one value")
 
 
 def adds_noise(cell: Cell) -> bool:
@@ -258,19 +258,15 @@ def choices(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
     Defaults are left out, so that an option that is new does not part old and new nodes.
     """
-    chosen: dict[str, Any] = {}
+    usual: dict[str, Any] = {}
     for section, table in tables.items():
-        usual: Mapping[str, Any] = {}
         if section not in NAMED:
-            usual = {key: option.default for key, option in SECTIONS[section].items()}
+            usual |= {f"{section}.{key}": o.default for key, o in SECTIONS[section].items()}
         elif not own_code(table):
-            usual = canonical(section, table["name"], sweeps=False)
-        defaults = flat(section, usual)
-        chosen |= {
-            key: value for key, value in flat(section, table).items()
-            if key == f"{section}.name" or key not in defaults or defaults[key] != value
-        }  # fmt: skip
-    return chosen
+            defaults = canonical(section, table["name"], sweeps=False)
+            usual |= flat(section, {**defaults, "name": None})
+    absent = object()
+    return {key: v for key, v in flat("", tables).items() if usual.get(key, absent) != v}
 
 
 def flat(name: str, value: Any) -> dict[str, Any]:
