@@ -27,7 +27,7 @@ class Grid(NamedTuple):
         return sum(3 + max(len(t) for c in column for t in c.split("\n")) for column in cells)
 
     def fitted(self, width: int) -> "list[Grid]":
-        """The table in pieces of at most this width; columns whose heads begin alike stay together."""
+        """The table in pieces of at most this width; columns with one first line stay together."""
         groups: dict[str, list[int]] = {}
         for place, head in enumerate(self.head[1:], 1):
             groups.setdefault(head.partition("\n")[0] if "\n" in head else f"{place}", []).append(

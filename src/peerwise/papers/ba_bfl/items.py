@@ -75,13 +75,14 @@ def _dealt(name: str) -> Description:
 
 def _described(name: str, rule: str, layers: int, scale: Scale, *more: Description) -> Description:
     strange = [{"name": f"{_OWN}entropies", "outside": OUTSIDE[name]}] if name in OUTSIDE else []
+    measured = [*MEASURED, *strange]
     return merged(
         _dealt(name),
         {
             "method": {"name": "ba_bfl", "rule": {"name": "barycenter", "divergence": rule},
                        "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
             "network": {"topology": "server", "fixed": True},
-            "run": {"early": True, "stages": ["combine", "adapt"], "metrics": [*MEASURED, *strange]},
+            "run": {"early": True, "stages": ["combine", "adapt"], "metrics": measured},
         },
         QUICK if scale.quick else FULL,
         {"net": {"init": "pytorch", "bayesian_layers": layers, "moved": name in MOVED}},

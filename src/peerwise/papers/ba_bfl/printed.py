@@ -1,4 +1,4 @@
-"""What the BA-BFL paper prints: figure 1. The numbers of its table 1 are not in the text at hand."""
+"""What the BA-BFL paper prints: figure 1. The text at hand lacks the numbers of table 1."""
 
 __all__ = ["FIGURE_1"]
 

@@ -304,7 +304,8 @@ ITEMS: dict[str, TaskItem] = {
         "losses",
         "loss_table",
         "losses",
-        legend="CRC: error above that of RC on letter (quick: digits); DecDiff+VT: accuracy on MNIST",
+        legend="CRC: error above that of RC on letter (quick: digits); DecDiff+VT: accuracy on "
+        "MNIST",
     ),
 }
 

@@ -136,8 +136,8 @@ def _tasks_deal(sets: list[str], scale: Scale) -> Tasks:
 
 REPLICAS = "±: 95 % interval over replicas, none where one was run; blank: not run"
 REACHED = (
-    "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; -: none does; "
-    "blank: not run"
+    "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; "
+    "-: none does; blank: not run"
 )
 
 # Every item of the paper, and experiments of our own.

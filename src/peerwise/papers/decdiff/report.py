@@ -131,12 +131,12 @@ def boxes(item: str, done: dict[str, Arrays]) -> list[Record]:
     for name, arrays in done.items():
         dataset, _, variant = name.partition(" ")
         box = metrics.box(arrays["accuracy"][:, -1].reshape(-1))
-        of = {
+        spread = {
             "median": box["median"],
             "quartile range": box["q3"] - box["q1"],
             "worst": box["lowest"],
         }
-        for of, value in of.items():
+        for of, value in spread.items():
             records.append(_record(item, dataset, "accuracy", value, variant=variant, of=of))
     return records
 
