@@ -19,7 +19,7 @@ demo: setup ## a network learns digits while you watch
 	$(BIN)/peerwise demo
 
 test: setup ## everything that must hold: format, lint, types, layers, tests
-	scripts/check
+	scripts/check $(ARGS)
 
 check: test
 
@@ -27,7 +27,7 @@ bench: setup ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 full: setup ## the papers' claims at full size (needs PEERWISE_DATA)
-	$(BIN)/python -m pytest -m full
+	$(BIN)/python -m pytest -m full -n 2 --dist load --durations=20 $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist runs
+	rm -rf $(VENV) build dist runs .jax-cache

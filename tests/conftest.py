@@ -1,19 +1,50 @@
 """Strict JAX, derandomised properties, and where the real data sets are."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Compiled programs are kept from run to run, and processes that tests start find them too
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax-cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import hypothesis
 import jax
 import pytest
+from jax._src import compiler
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile(
     "derandomised", derandomize=True, deadline=None, max_examples=25
 )
 hypothesis.settings.load_profile("derandomised")
+
+
+AS_USERS_DO = {"parity", "peer", "simulate"}  # folders, besides what is marked `optimised`
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+compile_options, optimised = compiler.get_compile_options, False
+
+
+def _options(*args, env_options_overrides=None, **kwargs):
+    quick = {} if optimised else QUICKLY
+    return compile_options(
+        *args, env_options_overrides={**quick, **(env_options_overrides or {})}, **kwargs
+    )
+
+
+compiler.get_compile_options = _options
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Compile quickly, which is most of the time, unless bits of what users run are compared."""
+    global optimised
+    wanted = item.get_closest_marker("optimised") or item.path.parent.name in AS_USERS_DO
+    if bool(wanted) != optimised:
+        optimised = bool(wanted)
+        jax.clear_caches()
 
 
 MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond

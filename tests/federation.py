@@ -106,7 +106,7 @@ def federation(
     return Federation(charter, keys, tables, folder, table_of("test", x[m:], y[m:]))
 
 
-def run_all(*daemons: Daemon, seconds: float = 120.0) -> list[bool]:
+def run_all(*daemons: Daemon, seconds: float = 600.0) -> list[bool]:
     """All of them at once, until all have ended."""
 
     async def together() -> list[bool]:

@@ -37,7 +37,9 @@ def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any
     return run.state.value["total"]
 
 
-def phase_options(phase: Phase, shards: Shards, topology: Topology, seed: int = 0) -> dict[str, Any]:
+def phase_options(
+    phase: Phase, shards: Shards, topology: Topology, seed: int = 0
+) -> dict[str, Any]:
     """The options of a model that every node finds for itself from the exact sum over all nodes."""
     sums = np.asarray(summed(phase.count, shards, topology, seed))
     if (sums != sums[:1]).any():  # two nodes drew the same random name: once in a million runs

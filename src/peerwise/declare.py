@@ -1,8 +1,8 @@
 """Declarations: what can be named says beside its function which options it has and what it needs.
 
 `@declares("method")` reads the signature of a function. Parameters before the star are *facts*,
-which the learner knows (the model, how many nodes there are, the test rows); parameters after it are
-*options*, which a user may set, with a type, bounds and one line each:
+which the learner knows (the model, how many nodes there are, the test rows). Parameters after it
+are *options*, which a user may set, with a type, bounds and one line each:
 
     @declares("method")
     def crc(model, rows, nodes, *, lr: Annotated[float, Gt(0), "learning rate"] = 0.05): ...
@@ -49,6 +49,7 @@ __all__ = [
     "filled",
     "find",
     "gives",
+    "in_words",
     "needs",
     "section",
 ]
@@ -112,6 +113,11 @@ class Option(NamedTuple):
     kind: str | None = None  # of the declared thing that it names
 
     @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+    @property
     def many(self) -> bool:
         """Whether a list is one value of the option and not a sweep over values."""
         bare = get_args(self.check)[0] if get_origin(self.check) is Annotated else self.check
@@ -139,7 +145,7 @@ class Declared(NamedTuple):
         return next((f for f in ("model", "net", "pooled") if f in self.facts), "nothing")
 
 
-class Varies(Exception):  # noqa: N818
+class Varies(Exception):
     """A list stands where one value is expected: a description for each value, at a path."""
 
     def __init__(self, path: tuple[str, ...], values: list[Any]):
@@ -186,7 +192,9 @@ def read(kind: str, make: Callable[..., Any], name: str, traits: Traits) -> Decl
         if p.kind is not p.KEYWORD_ONLY:
             if p.name not in FACTS:
                 raise UnknownName(
-                    f"fact that {kind} '{name}' asks for (options stand after a star):", p.name, FACTS
+                    f"fact that {kind} '{name}' asks for (options stand after a star):",
+                    p.name,
+                    FACTS,
                 )
             facts.append(p.name)
             if p.default is not p.empty or type(None) in get_args(hint):
@@ -206,7 +214,7 @@ def read(kind: str, make: Callable[..., Any], name: str, traits: Traits) -> Decl
 def declares(
     kind: str, *, name: str | None = None, **traits: Any
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """List a function under its name. Called from Python, its options are checked as a file's are."""
+    """List a function under its name; its options are checked when Python calls it, too."""
 
     def wrap(make: Callable[P, R]) -> Callable[P, R]:
         known = read(kind, make, name or make.__name__, Traits(**traits))
@@ -313,7 +321,9 @@ def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool =
         return given
     if "name" not in given:
         example = next(iter(entries(kind)))
-        raise BadSetting(f'[{_dotted(where) or kind}] has no name; add one, as in name = "{example}"')
+        raise BadSetting(
+            f'[{_dotted(where) or kind}] has no name; add one, as in name = "{example}"'
+        )
     if isinstance(given["name"], list):
         raise Varies((*where, "name"), given["name"])
     known = find(kind, given["name"])
@@ -356,9 +366,9 @@ def filled(
 
 def _value(o: Option, value: Any, where: tuple[str, ...], sweeps: bool) -> Any:
     """One option's value, checked."""
-    if isinstance(value, list) and sweeps:
-        if not o.many or any(isinstance(v, list) for v in value):
-            raise Varies(where, value)
+    nested = isinstance(value, list) and any(isinstance(v, list) for v in value)
+    if sweeps and isinstance(value, list) and (not o.many or nested):
+        raise Varies(where, value)
     if o.kind is None:
         return _checked(o, value, where)
     if o.many:
@@ -387,7 +397,9 @@ def _unknown(
     """The error for a key that nothing here has, which says who has it."""
     known = {*options, *(name for names in flat.values() for name in names)}
     if owner is not None and ":" not in owner.name:
-        others = [n for n, d in declared(owner.kind).items() if key in d.options and n != owner.name]
+        others = [
+            n for n, d in declared(owner.kind).items() if key in d.options and n != owner.name
+        ]
         if others:
             more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             has = f"it has {', '.join(sorted(known))}" if known else "it has no options"
@@ -410,6 +422,9 @@ _WORDS = {  # pydantic's kinds of errors in the words of this package
     "tuple_type": "must be a list",
     "literal_error": "must be {expected}",
 }
+
+
+_ENDS = ("gt", "ge", "lt", "le")  # how bounds are called
 
 
 @cache
@@ -447,7 +462,7 @@ def _checked(o: Option, value: Any, where: tuple[str, ...]) -> Any:
 
 def _bounds(check: Any) -> str:
     """The range of a number in words."""
-    marks = {k: v for mark in _marks(check) for k, v in vars(mark).items()}
+    marks = {k: v for m in _marks(check) for k in _ENDS if (v := getattr(m, k, None)) is not None}
     if "ge" in marks and "le" in marks:
         return f"between {marks['ge']} and {marks['le']}"
     low = f"greater than {marks['gt']}" if "gt" in marks else ""
@@ -460,7 +475,29 @@ def _bounds(check: Any) -> str:
 def _marks(check: Any) -> list[Any]:
     """The bounds in an annotation, however deep they stand."""
     inner = [mark for a in get_args(check) for mark in _marks(a)]
-    return [m for m in getattr(check, "__metadata__", ()) if hasattr(m, "__dataclass_fields__")] + inner
+    own = getattr(check, "__metadata__", ())
+    return [m for m in own if any(hasattr(m, end) for end in _ENDS)] + inner
+
+
+def in_words(o: Option) -> str:
+    """What an option may be, for people."""
+    if o.kind is not None:
+        return f"names of {KINDS[o.kind]}" if o.many else f"one of the {KINDS[o.kind]}"
+    return _type_words(o.check)
+
+
+def _type_words(check: Any) -> str:
+    if get_origin(check) is Annotated:
+        words, bounds = _type_words(get_args(check)[0]), _bounds(check)
+        return f"{words}, {bounds}" if bounds and "," not in words else words
+    if get_origin(check) is Literal:
+        return ", ".join(map(str, get_args(check)))
+    if get_origin(check) is tuple:
+        return f"a list ({_type_words(get_args(check)[0])})"
+    if get_origin(check) in (Union, type(int | None)):
+        return " or ".join(_type_words(a) for a in get_args(check))
+    plain = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+    return plain.get(check, "none" if check is type(None) else "anything")
 
 
 def _plain(value: Any) -> bool:

@@ -27,6 +27,8 @@ from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
+pytestmark = pytest.mark.optimised  # bits are compared
+
 KEY = jax.random.key(3)
 N, ROUNDS = 6, 8
 ALL = topology.complete(N)(KEY, 0)

@@ -96,14 +96,14 @@ def all_slots(rules):
 
         return {name: of(name) for name in rules}
 
-    return Slots(rule, combine.data_size(True))
+    return Slots(rule, combine.data_size(True).weigh)
 
 
 @cache
 def everything(kind):
     """A method that runs all rules of a kind at once, to be compiled once."""
     rules = {name: rule for name, rule in RULES.items() if isinstance(rule, kind)}
-    assert all(rule.weigh is combine.data_size(True) for rule in rules.values())
+    assert all(rule.weigh is combine.data_size(True).weigh for rule in rules.values())
     together = all_charts(rules) if kind is Mean else all_slots(rules)
     return talking(together, tuple(rules))
 
@@ -118,6 +118,7 @@ def case(kind, place, channel=None):
     return args, options | {"probe": lambda method, state: state.value}
 
 
+@pytest.mark.optimised
 @both_kinds
 @pytest.mark.parametrize("place", PLACES)
 def test_side_by_side_as_one_after_the_other(kind, place):
@@ -129,6 +130,7 @@ def test_side_by_side_as_one_after_the_other(kind, place):
         assert_equal_runs(simulate(*args, exact=True, **options), oracle)
 
 
+@pytest.mark.optimised
 def test_a_late_server():
     """Before the first messages are due, everyone keeps its own to the bit."""
     args, options = case(Slots, "server", channel=delay(2))

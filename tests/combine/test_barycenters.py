@@ -422,8 +422,9 @@ def test_an_alpha_that_is_no_number_is_refused(alpha):
 
 
 def test_unknown_barycenters_are_refused():
-    for call in (full_barycenter, lambda n: full_barycenter_of(n, [[0.0]], [[[1.0]]], [1.0])):
-        with pytest.raises(UnknownName, match=r"unknown barycenter of full covariances 'w3'.*'w2'"):
-            call("w3")
-    with pytest.raises(UnknownName, match=r"unknown barycenter 'rlk'.*'rkl'"):
+    with pytest.raises(UnknownName, match=r"unknown barycenter of full covariances 'w3'.*'w2'"):
+        full_barycenter_of("w3", [[0.0]], [[[1.0]]], [1.0])
+    with pytest.raises(BadSetting, match=r"divergence must be 'rkl', 'w2' or 'kl', got 'w3'"):
+        full_barycenter("w3")
+    with pytest.raises(BadSetting, match=r"divergence must be .* got 'rlk'; did you mean 'rkl'"):
         barycenter("rlk")

@@ -1,7 +1,5 @@
 """What every topology that the package exports must be."""
 
-import inspect
-
 import jax
 import networkx as nx
 import numpy as np
@@ -10,15 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerwise import topology
+from peerwise.declare import declared
 from peerwise.errors import BadSetting
 
-RANDOM = [
-    name
-    for name in topology.GRAPHS
-    if "seed" in inspect.signature(getattr(topology, name)).parameters
-]
-FIXED = [name for name in topology.GRAPHS if name not in RANDOM]
-PLAIN = [name for name in topology.GRAPHS if name != "server"]  # its links end at no node
+GRAPHS = declared("topology")
+RANDOM = [name for name, graph in GRAPHS.items() if "seed" in graph.facts]
+FIXED = [name for name in GRAPHS if name not in RANDOM]
+PLAIN = [name for name in GRAPHS if name != "server"]  # its links end at no node
 JOINED = [name for name in PLAIN if name != "alone"]  # alone has no links on purpose
 OPTIONS = {"erdos_renyi": {"p": 0.4}}  # connected within few draws for every n below
 
@@ -36,12 +32,12 @@ def links_of(one, graph=0):
 
 
 def test_the_registry_names_what_is_exported():
-    assert set(topology.GRAPHS) < set(topology.__all__)
+    assert set(GRAPHS) < set(topology.__all__)
     assert {"barabasi_albert", "erdos_renyi", "random_tree", "regular"} < set(RANDOM)
     assert {"chain", "complete", "grid", "ring", "server", "star"} < set(FIXED)
 
 
-@pytest.mark.parametrize("name", topology.GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_every_factory_has_defaults(name):
     one = getattr(topology, name)()
     assert isinstance(one, topology.Topology)
@@ -59,7 +55,7 @@ def test_connected_and_symmetric_without_loops(name, n, seed):
     assert nx.number_of_selfloops(graph) == 0
 
 
-@pytest.mark.parametrize("name", topology.GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 @few
 @given(n=sizes, seed=seeds)
 def test_links_are_sorted_by_dst_and_then_src_with_padding_last(name, n, seed):
@@ -101,7 +97,7 @@ def test_every_link_is_in_one_slot_of_its_dst_and_every_node_in_one_bucket(name,
     np.testing.assert_array_equal(np.sort(everyone), np.arange(n))
 
 
-@pytest.mark.parametrize("name", topology.GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_the_same_seed_gives_the_same_links(name):
     for a, b in zip(links_of(make(name, 30, 5)), links_of(make(name, 30, 5)), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -122,7 +118,7 @@ def test_a_graph_survives_the_way_through_networkx(name):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", topology.GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_mixing_matrices_are_stochastic_and_metropolis_doubly_so(name):
     one = make(name, 20, 3)
     for include_self in (False, True):
@@ -135,7 +131,7 @@ def test_mixing_matrices_are_stochastic_and_metropolis_doubly_so(name):
     np.testing.assert_allclose(matrix.sum(1), 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", topology.GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("n", [0, -1, 2.5, True, "5"])
 def test_no_graph_of_fewer_than_one_node(name, n):
     with pytest.raises(BadSetting, match=r"n must be a whole number"):

@@ -34,6 +34,7 @@ def close(a, b, **options):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **options), a, b)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("rule", ["rkl", "gaa"])
 def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(rule):
     """To the bit: a penalty of no layers is 0, and other weights are averaged as they are."""

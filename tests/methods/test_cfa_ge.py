@@ -156,12 +156,14 @@ def run_of(runtime, q, **more):
     return runtime(METHOD, DATA, GRAPH, 20, seed=3, channel=erasure(q), **more)
 
 
+@pytest.mark.optimised
 @LOSSY
 def test_simulate_equals_walk(q):
     assert len(DATA.groups) == 2
     assert_equal_runs(run_of(simulate, q), oracle(q), 1e-5)
 
 
+@pytest.mark.optimised
 @LOSSY
 def test_exact_equals_walk_to_the_bit(q):
     assert_equal_runs(run_of(simulate, q, exact=True), oracle(q))

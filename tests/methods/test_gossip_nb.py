@@ -217,6 +217,7 @@ def test_what_was_given_and_not_yet_heard_is_not_lost():
 # --- runtimes
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("counter", [c for c in COUNTERS if c != "unnormalised"])
 def test_simulate_equals_walk(counter):
     small = pack(X[:40], Y[:40], np.array_split(np.arange(40), 6))

@@ -20,6 +20,8 @@ from peerwise.nets import mlp, network_of
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 
+pytestmark = pytest.mark.optimised  # bits are compared
+
 N, EACH, CLASSES = 6, 16, 2
 LAST = N - 1  # the node: randomness goes by number, and so the others keep theirs without it
 LR = 0.125

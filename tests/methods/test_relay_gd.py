@@ -182,6 +182,7 @@ def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
 # --- runtimes and settings
 
 
+@pytest.mark.optimised
 def test_all_runtimes_agree():
     """In the tree exactly; in what is learnt to the rounding of training. One has no rows."""
     parts = np.split(np.arange(20), [6, 11, 11, 16])

@@ -208,6 +208,7 @@ def test_ages_are_distances():
     np.testing.assert_allclose(jax.vmap(relaying.delay)(run.state.value), expected, rtol=1e-6)
 
 
+@pytest.mark.optimised
 def test_all_runtimes_agree():
     graph = topologies.tree_plus(N, extra=4, seed=2)
     ours, exact, oracle = (

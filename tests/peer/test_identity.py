@@ -220,7 +220,7 @@ async def _call(server_is, caller, expected):
         trusted = grpc.ssl_channel_credentials(**caller)
         options = [("grpc.ssl_target_name_override", expected)]
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", trusted, options) as channel:
-            return await channel.unary_unary("/test/who")(b"", timeout=5)
+            return await channel.unary_unary("/test/who")(b"", timeout=120)
     finally:
         await server.stop(None)
 

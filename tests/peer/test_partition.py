@@ -88,7 +88,7 @@ def cut_and_healed(fed, seconds):
             at = daemons["c"].place.round, daemons["a"].place.round
             for relay in (one, two):
                 relay.cut = False
-            return await asyncio.wait_for(asyncio.gather(*tasks), 120), at
+            return await asyncio.wait_for(asyncio.gather(*tasks), 600), at
 
     done, at = asyncio.run(go())
     assert done == [True] * 3
@@ -125,7 +125,8 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
     tmp_path, adaptive
 ):
     """Once b is known to be heard quickly, c does not wait the whole deadline for it."""
-    timing = {"count": 5000, "mode": "deadline", "deadline": 1.0, "adaptive": adaptive}
+    deadline = 8.0 if adaptive else 1.0  # far longer than a letter takes, however busy all is
+    timing = {"count": 5000, "mode": "deadline", "deadline": deadline, "adaptive": adaptive}
     pair = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
     fed = federation(tmp_path, pair, {"method": "crc", "lr": 0.05}, rounds=timing)
     a, b = fed.daemon("a"), fed.daemon("b")
@@ -149,9 +150,9 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
 
     seconds = asyncio.run(go())
     if adaptive:
-        assert seconds < 0.8
+        assert seconds < 0.8 * deadline
     else:
-        assert seconds > 0.9
+        assert seconds > 0.9 * deadline
 
 
 def test_asynchronous_peers_do_all_rounds_and_come_together(tmp_path):

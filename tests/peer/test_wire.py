@@ -112,9 +112,9 @@ def test_a_hundred_thousand_tensors_are_refused_before_they_are_parsed():
     many = {f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(100_000)}
     body = joined(many, b"")
     wide = Format(like(), CHARTER, 1 << 30)
-    start = time.perf_counter()
+    start = time.thread_time()  # of this thread alone: others may keep the machine busy
     refused(body, "a header of", wide)
-    assert time.perf_counter() - start < 0.1
+    assert time.thread_time() - start < 0.1
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"nonsense", b"[" * 3000, b"1" * 5000])

@@ -23,7 +23,7 @@ from peerwise.nets.conv import Dropout
 from peerwise.shards import pack, pack_alike
 from peerwise.simulate import lanes as lanes_module
 from peerwise.simulate import nodes, simulate
-from peerwise.simulate.lanes import COARSE, STEP, _coarse, _lanes
+from peerwise.simulate.schedule import COARSE, STEP, deal_lanes, drawn_together, layout_of
 from peerwise.walk import walk
 
 SIZES = (70, 3, 9, 31, 30, 6)  # more than a factor 20
@@ -89,16 +89,18 @@ def untrained(net, method, low=1, high=1):
     most=st.one_of(st.none(), st.integers(1, 60)),
 )
 def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most):
-    lanes = _lanes(np.array(lengths), most)
+    lanes = deal_lanes(np.array(lengths), most)
     assert lanes.node.shape[1] <= (most or len(lengths))
     assert lanes.node.shape == lanes.block.shape
     assert lanes.steps >= 1
     assert lanes.node.max() <= len(lengths)
+    first = 0
     for v, length in enumerate(lengths):
         turn, lane = np.nonzero(lanes.node == v)
         order = np.argsort(turn, kind="stable")
         blocks = -(-length // lanes.steps)
-        assert lanes.block[turn, lane][order].tolist() == list(range(blocks))
+        assert lanes.block[turn, lane][order].tolist() == list(range(first, first + blocks))
+        first += blocks
         assert len(set(lane.tolist())) <= 1
         # and without a pause, so that its lane need not remember it
         assert np.diff(turn[order]).tolist() == [1] * max(blocks - 1, 0)
@@ -109,7 +111,7 @@ def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most
 )
 def test_nodes_without_steps_take_no_lane(first, second):
     lengths = [*first, 0, *second]
-    lanes = _lanes(np.array(lengths))
+    lanes = deal_lanes(np.array(lengths))
     assert not (lanes.node == len(first)).any()
     # there is always a turn, if only of nobody
     assert lanes.node.size >= 1
@@ -117,19 +119,20 @@ def test_nodes_without_steps_take_no_lane(first, second):
 
 @given(n=st.integers(1, 40), length=st.integers(1, 500))
 def test_equal_lengths_are_one_turn_with_a_lane_for_each_node_in_order(n, length):
-    lanes = _lanes(np.full(n, length))
+    lanes = deal_lanes(np.full(n, length))
     assert lanes.node.tolist() == [list(range(n))]
-    assert not lanes.block.any()
+    assert lanes.one_each
+    assert lanes.block.tolist() == lanes.node.tolist()
     assert lanes.steps == length
 
 
 @given(n=st.integers(1, 40), length=st.integers(1, 500), most=st.integers(1, 50))
 def test_equal_lengths_in_few_lanes_are_as_few_turns_in_order(n, length, most):
-    lanes = _lanes(np.full(n, length), most)
+    lanes = deal_lanes(np.full(n, length), most)
     assert len(lanes.node) == -(-n // most)
-    told = lanes.node.ravel()
-    assert told[:n].tolist() == list(range(n))
-    assert (told[n:] == n).all()
+    worked = lanes.node.ravel()
+    assert worked[:n].tolist() == list(range(n))
+    assert (worked[n:] == n).all()
     assert lanes.steps == length
 
 
@@ -145,7 +148,7 @@ def zipf(seed, exponent, n=50):
 def test_work_is_near_the_least_that_any_lanes_could_cost(seed, exponent):
     """All steps must be done, and the longest node must do its own one after the other."""
     lengths = zipf(seed, exponent)
-    lanes = _lanes(lengths)
+    lanes = deal_lanes(lengths)
     turns, many = lanes.node.shape
     cost = turns * lanes.steps * (many + STEP)
     assert cost <= 1.4 * (lengths.sum() + STEP * lengths.max())
@@ -156,7 +159,7 @@ def test_work_is_near_the_least_that_any_lanes_could_cost(seed, exponent):
 
 def test_one_large_node_does_not_make_all_nodes_large():
     lengths = -(-np.array([1000] + [10] * 1000) // 4)
-    lanes = _lanes(lengths)
+    lanes = deal_lanes(lengths)
     work = lanes.node.size * lanes.steps
     assert work < 3 * lengths.sum()
     assert work < len(lengths) * lengths.max() / 25
@@ -164,19 +167,35 @@ def test_one_large_node_does_not_make_all_nodes_large():
 
 
 @pytest.mark.parametrize("sizes", [SIZES, (5,), (8, 8, 8), (1000, 1, 250, 249, 62, 0, 16, 15)])
-def test_coarse_groups_cover_all_groups_in_order(sizes):
-    data = shards(sizes)
-    cuts = _coarse(data)
-    assert [first for first, _, _ in cuts] == [0, *(upto for _, upto, _ in cuts[:-1])]
-    assert cuts[-1][1] == len(data.groups)
-    for first, upto, seen in cuts:
-        some = data.groups[first:upto]
-        longest = some[0].shard.weight.shape[1]
-        assert all(g.shard.weight.shape[1] * COARSE >= longest for g in some)
-        assert seen.x.shape == (sum(len(g.nodes) for g in some), longest, 0)
-        told = np.asarray(seen.weight).sum(1)
-        real = np.concatenate([np.asarray(g.shard.weight).sum(1) for g in some])
-        np.testing.assert_array_equal(told, real)
+def test_groups_whose_batches_are_drawn_together_cover_all_groups_in_order(sizes):
+    groups = [g.shard for g in shards(sizes).groups]
+    lengths = [g.weight.shape[1] for g in groups]
+    cuts = drawn_together(lengths)
+    assert [first for first, _ in cuts] == [0, *(upto for _, upto in cuts[:-1])]
+    assert cuts[-1][1] == len(groups)
+    for first, upto in cuts:
+        some = groups[first:upto]
+        assert all(m * COARSE >= lengths[first] for m in lengths[first:upto])
+        weights = lanes_module._weights(some)
+        assert weights.x.shape == (sum(len(g.weight) for g in some), lengths[first], 0)
+        real = np.concatenate([np.asarray(g.weight).sum(1) for g in some])
+        np.testing.assert_array_equal(np.asarray(weights.weight).sum(1), real)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, (5,), (8, 8, 8), (1000, 1, 250, 249, 62, 0, 16, 15)])
+def test_the_layout_gives_every_node_its_rows_and_steps(sizes):
+    groups = shards(sizes).groups
+    work = WAYS["epochs of its own, dropout"].adapt
+    rows, counts = [g.shard.weight.shape[1] for g in groups], [len(g.nodes) for g in groups]
+    layout = layout_of(work, rows, counts)
+    assert layout.passes == work.passes == 3
+    assert layout.rows == layout.start[-1] + layout.size[-1]
+    np.testing.assert_array_equal(np.diff(layout.start), layout.size[:-1])
+    np.testing.assert_array_equal(layout.length, 3 * -(-layout.size // 4))
+    cuts = [(layout.ends[first], layout.ends[upto]) for first, upto in layout.together]
+    alike = [pair for cut in cuts for pair in layout.alike(*cut)]
+    assert [v for first, upto in alike for v in range(first, upto)] == list(range(len(sizes)))
+    assert all(len(set(layout.length[first:upto].tolist())) == 1 for first, upto in alike)
 
 
 # --- the same as node by node
@@ -269,8 +288,8 @@ def test_replicas_of_two_deals_equal_the_runs_one_by_one():
     together = simulate(method, alike, RING, seed=[1, 2], **options)
     for i, data in enumerate(alike):
         single = simulate(method, data, RING, seed=i + 1, **options)
-        mine = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
-        assert_equal_runs(mine, single, 1e-5)
+        one = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
+        assert_equal_runs(one, single, 1e-5)
     steps, epochs = (np.asarray(together.state.memory[what]) for what in ("steps", "epochs"))
     batches = [[-(-len(rows) // 4) for rows in deal] for deal in DEALS]
     np.testing.assert_array_equal(steps, 3 * epochs * batches)
@@ -302,7 +321,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
 
 
 def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr("peerwise.simulate.run.WORK", 0)  # save after every chunk
+    monkeypatch.setattr("peerwise.simulate.saving.WORK", 0)  # save after every chunk
     file = tmp_path / "run"
 
     def crash(done):
@@ -315,9 +334,9 @@ def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, mo
         method = cfa_ge(NET, **{**GIVEN, **other})
         with pytest.raises(BadFile, match="another run"):
             simulate(method, shards(FEW), RING, 4, probe=look, checkpoint=file, **LOSSY)
-    told = []
-    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=told.append), lasting())
-    assert told == [3, 4]
+    calls = []
+    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=calls.append), lasting())
+    assert calls == [3, 4]
 
 
 def compilations(caplog, run):

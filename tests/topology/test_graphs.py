@@ -128,13 +128,13 @@ def test_a_small_world_without_rewiring_is_a_ring_lattice():
 
 def test_ten_thousand_nodes_are_built_at_once():
     topology.chain(10)  # what the first arrays cost is not the graph's
-    start = time.perf_counter()
+    start = time.thread_time()  # of this thread alone: others may keep the machine busy
     assert topology.star(10_000).links_per_round(0) == 19_998
     assert topology.grid(10_000).links_per_round(0) == 39_600
     assert topology.random_tree(10_000).links_per_round(0) == 19_998
     assert topology.barabasi_albert(10_000).links_per_round(0) == 39_992
     assert sum(table.size for _, table in topology.star(10_000).table) < 30_000
-    assert time.perf_counter() - start < 5  # a tenth of it on an idle machine
+    assert time.thread_time() - start < 5  # a tenth of it on an idle machine
 
 
 def test_named_passes_the_seed_only_where_it_means_something():
@@ -147,19 +147,19 @@ def test_named_passes_the_seed_only_where_it_means_something():
     ("make", "message"),
     [
         (lambda: topology.tree_plus(4, extra=4), "extra must be at most 3 .* got 4"),
-        (lambda: topology.tree_plus(4, extra=-1), "extra must be .* 0 or more, got -1"),
+        (lambda: topology.tree_plus(4, extra=-1), "extra must be 0 or more, got -1"),
         (lambda: topology.erdos_renyi(50, p=0.001), r"p = 0.001 .* log\(n\)/n = 0.0782"),
         (lambda: topology.erdos_renyi(50, p=1.5), "p must be between 0 and 1, got 1.5"),
         (lambda: topology.erdos_renyi(50, p=float("nan")), "p must be between 0 and 1, got nan"),
         (lambda: topology.barabasi_albert(3, m=3), "m must be below n = 3, got 3"),
-        (lambda: topology.barabasi_albert(3, m=0), "m must be .* 1 or more, got 0"),
+        (lambda: topology.barabasi_albert(3, m=0), "m must be 1 or more, got 0"),
         (lambda: topology.regular(5, k=3), "n k even, got n = 5 and k = 3"),
         (lambda: topology.regular(4, k=4), "k must be below n"),
         (lambda: topology.regular(4, k=1), "k must be 2 or more to connect 4 nodes, got 1"),
         (lambda: topology.small_world(10, k=3), "k must be even and below n = 10, got 3"),
         (lambda: topology.small_world(4, k=4), "k must be even and below n = 4, got 4"),
         (lambda: topology.small_world(10, p=-0.1), "p must be between 0 and 1, got -0.1"),
-        (lambda: topology.named("chain", 5, extra=1), "chain takes n, got extra"),
+        (lambda: topology.named("chain", 5, extra=1), "extra is an option of tree_plus, not of chain"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_was_given(make, message):

@@ -31,7 +31,7 @@ def test_a_new_tree_every_three_rounds():
 
 
 def test_graphs_of_unlike_length_are_padded_in_order():
-    draw = partial(topology.erdos_renyi, 12, 0.4)
+    draw = partial(topology.erdos_renyi, 12, p=0.4)
     one = topology.redrawn(draw, every=1, rounds=5)
     counts = [one.links_per_round(t) for t in range(5)]
     assert len(set(counts)) > 1
@@ -104,7 +104,7 @@ def test_metropolis_weights_of_a_path():
 
 
 def test_metropolis_weights_are_those_of_each_graph_and_leave_padding_alone():
-    draw = partial(topology.erdos_renyi, 12, 0.4)
+    draw = partial(topology.erdos_renyi, 12, p=0.4)
     one = topology.metropolis(topology.redrawn(draw, every=1, rounds=4))
     late = topology.redrawn(lambda seed: topology.metropolis(draw(seed=seed)), every=1, rounds=4)
     np.testing.assert_array_equal(one.links.weight, late.links.weight)
@@ -118,7 +118,7 @@ def test_metropolis_needs_both_directions():
 
 def test_a_stack_is_each_of_its_parts_under_vmap():
     parts = [
-        topology.erdos_renyi(12, 0.4, seed=1),
+        topology.erdos_renyi(12, p=0.4, seed=1),
         topology.redrawn(partial(topology.random_tree, 12), every=2, rounds=6),
         topology.complete(12),
     ]

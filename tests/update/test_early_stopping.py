@@ -20,8 +20,8 @@ from peerwise.nets import network_of
 from peerwise.nets.conv import Dropout
 from peerwise.shards import pack
 from peerwise.simulate import simulate
-from peerwise.update.gradient import gradient
 from peerwise.update.losses import cross_entropy, virtual_teacher
+from peerwise.update.objective import gradient
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Training
 
@@ -100,6 +100,7 @@ def test_changing_a_row_changes_the_weights_unless_it_is_for_validation():
         assert moved == (not is_held_out(M, 0.4)[i]), i
 
 
+@pytest.mark.optimised
 def test_after_one_epoch_validation_has_nothing_to_choose_from():
     options = {"validation": 0.25, "batch": 4, "lr": 0.1}
     rows = shard()
@@ -154,6 +155,7 @@ def test_a_node_stops_after_so_many_epochs_without_a_lower_loss(lr, patience):
         assert steps == 12
 
 
+@pytest.mark.optimised
 def test_a_node_without_rows_for_validation_trains_on():
     rows = shard(3, M - 3)  # of which a quarter is none
     options = {"epochs": 12, "batch": 32, "lr": 6.0}
@@ -215,7 +217,7 @@ def test_epochs_fill_their_range_evenly():
 
 @pytest.mark.parametrize("at_once", [4, 256])
 def test_a_gradient_over_all_rows_is_that_of_their_mean_loss(at_once, monkeypatch):
-    monkeypatch.setattr("peerwise.update.gradient.ROWS", at_once)
+    monkeypatch.setattr("peerwise.update.objective.ROWS", at_once)
     loss, turn = virtual_teacher(4), jnp.int32(5)
     slope = gradient(NET, loss)
     assert slope.batches(M) == (5 if at_once == 4 else 1)

@@ -175,7 +175,8 @@ def erasure(
     *,
     q: Annotated[Any, "probability that a message arrives"] = 1.0,
     by: Annotated[
-        Literal["sender", "receiver"] | None, "whose probabilities an array of q holds (Python only)"
+        Literal["sender", "receiver"] | None,
+        "whose probabilities an array of q holds (Python only)",
     ] = None,
 ) -> Channel:
     """Every directed link delivers with probability q, anew each round.

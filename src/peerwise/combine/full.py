@@ -175,8 +175,7 @@ def full_barycenter(
 ) -> Mean | Slots:
     """The barycenter of Gaussians with full covariances, by data size and trust.
 
-    `divergence`: one of `FULL`: reverse Kullback-Leibler, squared Wasserstein-2, Kullback-Leibler. A
-    model's `FullGaussian` parts are merged so, its `core.Gaussian` parts by the same divergence,
+    `divergence`: reverse Kullback-Leibler, squared Wasserstein-2 or Kullback-Leibler. A model's `FullGaussian` parts are merged so, its `core.Gaussian` parts by the same divergence,
     and other weights are averaged. `weigh`: as in `barycenter`.
     """
     if divergence == "w2":

@@ -75,6 +75,7 @@ def trimmed_mean(
     Yin et al. (2018), over the node itself and the neighbours heard.
     A node that hears too few to trim keeps its own value.
     """
+
     def leaf(heard: Array, own: Array, messages: Array) -> Array:
         rank = jnp.arange(heard.size)
         kept = (rank >= trim) & (rank < heard.sum() - trim)

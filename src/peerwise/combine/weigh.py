@@ -58,6 +58,7 @@ def cfa(
     Consensus-based federated averaging (Savazzi et al. 2020). None: 1 / (neighbours heard), as the
     DecDiff paper has it.
     """
+
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         heard = inbox.weight > 0
         share = jnp.where(heard, inbox.weight * inbox.note["size"], 0)
@@ -84,6 +85,7 @@ def worst(
     ceil(alpha x heard) largest ("count"), or the (1 - alpha)-quantile of all with
     that interpolation; equal losses are kept together, so that the worst is always among them.
     """
+
     def weigh(own: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
         heard = jnp.append(inbox.weight > 0, True)
         losses = jnp.append(inbox.note["loss"], own["loss"].astype(inbox.note["loss"].dtype))

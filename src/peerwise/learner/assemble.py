@@ -43,10 +43,10 @@ class Facts(dict[str, Any]):
 
     def __init__(self, known: dict[str, Any], makers: dict[str, Callable[[], Any]]):
         super().__init__(known)
-        self._makers = makers
+        self.makers = makers
 
     def __missing__(self, name: str) -> Any:
-        self[name] = self._makers[name]()  # KeyError: not known here
+        self[name] = self.makers[name]()  # KeyError: not known here
         return self[name]
 
 
@@ -121,14 +121,15 @@ def facts_of(
     if world.x_test is not None:
         facts |= {"x_test": world.x_test, "y_test": world.y_test}
         facts |= {"x": world.x, "y": world.y, "owned": world.owned}  # for metrics of nodes' own rows
-    makers: dict[str, Callable[[], Any]] = {"net": lambda: _net(cell, made)}
+    made = Facts(facts, {})
+    makers = made.makers
+    makers["net"] = lambda: _net(cell, made)
     if "model" in cell:
         makers["model"] = lambda: _model(cell, world, shards, links, made)
     if "privacy" in cell:
         makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell)}
     if cell.method.traits.place == "pooled":
         makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
-    made = Facts(facts, makers)
     return made
 
 
@@ -138,8 +139,8 @@ def _net(cell: Cell, facts: Facts) -> Net:
         return net
     if not callable(net):
         raise BadSetting(
-            f"net '{cell['net']['name']}' must return a function from a key to an equinox module, or "
-            f"a peerwise.nets.Net, got {type(net)}"
+            f"net '{cell['net']['name']}' must return a function from a key to an equinox module, "
+            f"or a peerwise.nets.Net, got {type(net)}"
         )
     return network_of(net, math.prod(facts["shape"]), facts["classes"])
 

@@ -87,7 +87,9 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
         for stage in stages:
             seen = [run.history[stage] for run in runs]
             prefix = "combined_" if stage == "combine" else ""
-            values |= {prefix + k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]}
+            values |= {
+                prefix + k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]
+            }
     else:  # nothing is learnt round by round: look at the start
         values |= _at_end(methods, states, probes, s["precision"])
     size, messages = (0, 0) if silent else (runs[0].message_bytes, runs[0].messages)

@@ -26,7 +26,18 @@ from peerwise.declare import (
 )
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["NAMED", "SECTIONS", "Cell", "Data", "Network", "Privacy", "Run", "Split", "cell", "expand"]
+__all__ = [
+    "NAMED",
+    "SECTIONS",
+    "Cell",
+    "Data",
+    "Network",
+    "Privacy",
+    "Run",
+    "Split",
+    "cell",
+    "expand",
+]
 
 
 class Data(NamedTuple):
@@ -35,9 +46,12 @@ class Data(NamedTuple):
     source: Annotated[str, "a name of `peerwise data list`, or a CSV or Parquet file"] = "digits"
     target: Annotated[str | None, "the column to predict (files)"] = None
     typing: Annotated[
-        Literal["distinct", "manifest"], "a number of at most 10 values is a category, or as declared"
+        Literal["distinct", "manifest"],
+        "a number of at most 10 values is a category, or as declared",
     ] = "distinct"
-    missing: Annotated[Literal["category", "missing", "error"], "what a missing value is"] = "category"
+    missing: Annotated[Literal["category", "missing", "error"], "what a missing value is"] = (
+        "category"
+    )
     drop: Annotated[tuple[str, ...], "columns to leave out"] = ()
     scale: Annotated[
         Literal["each", "all", "unit"],
@@ -53,7 +67,9 @@ class Split(NamedTuple):
     rows: Annotated[Annotated[int, Ge(1)] | Literal["all"], "rows a node, on average"] = 50
     sizes: Annotated[str, Named("sizes"), "how rows are spread over the nodes"] = "equal"
     shift: Annotated[str, Named("shift"), "how nodes see or label rows otherwise"] = "none"
-    test: Annotated[Literal["drawn", "own"], "test rows drawn, or those of the set's own split"] = "drawn"
+    test: Annotated[Literal["drawn", "own"], "test rows drawn, or those of the set's own split"] = (
+        "drawn"
+    )
     test_rows: Annotated[int, Ge(1), "at most so many test rows"] = 10_000
     train_rows: Annotated[int | None, Ge(1), "at most so many rows to deal"] = None
 
@@ -233,11 +249,15 @@ def _misplaced(key: str) -> Exception:
         return BadSetting(f"'{key}' is no section; it is {_RENAMED[key]} now")
     for name, options in SECTIONS.items():
         if key in options:
-            return BadSetting(f"'{key}' is no section; it stands in [{name}] now: write {name} = {{{key} = ...}}")
+            return BadSetting(
+                f"'{key}' is no section; it stands in [{name}] now: write {name} = {{{key} = ...}}"
+            )
     for kind in ("method", "net", "model"):
         owners = [n for n, d in declared(kind).items() if key in d.options]
         if owners:
-            return BadSetting(f"'{key}' is no section; it is an option of {owners[0]}: write it in [{kind}]")
+            return BadSetting(
+                f"'{key}' is no section; it is an option of {owners[0]}: write it in [{kind}]"
+            )
     return UnknownName("section", key, _ORDER)
 
 
@@ -265,10 +285,12 @@ def _expanded(raw: dict[str, Any], varied: tuple[tuple[str, str], ...]) -> Itera
 def _labels(path: tuple[str, ...], values: list[Any]) -> list[str]:
     """What the values of a sweep are called: their names, made different where they are alike."""
     labels = [
-        str(v.get("label") or v.get("name", v)) if isinstance(v, Mapping) else str(v) for v in values
+        str(v.get("label") or v.get("name", v)) if isinstance(v, Mapping) else str(v)
+        for v in values
     ]
+    twice = {label for label in labels if labels.count(label) > 1}
     for i, value in enumerate(values):
-        if isinstance(value, Mapping) and labels.count(labels[i]) > 1 and "label" not in value:
+        if isinstance(value, Mapping) and labels[i] in twice and "label" not in value:
             rest = ", ".join(f"{k} = {v}" for k, v in value.items() if k != "name")
             labels[i] += f" ({rest})" if rest else ""
     if len(set(labels)) < len(labels):
@@ -284,7 +306,7 @@ def _put(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, An
     below = raw.get(head)
     if isinstance(below, Mapping):
         return {**raw, head: _put(dict(below), tuple(rest), value)}
-    if rest == ["name"] or head in SECTIONS and rest[0] == next(iter(SECTIONS[head])):
+    if rest == ["name"] or (head in SECTIONS and rest[0] == next(iter(SECTIONS[head]))):
         return {**raw, head: value}
     if head in raw:  # a short form above a nested option that was written flat beside it
         return {**raw, rest[-1]: value}
@@ -299,9 +321,13 @@ def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
             continue
         others = [n for n, d in declared("method").items() if name not in _unread(d)]
         raise BadSetting(
-            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such as "
-            f"{', '.join(others[:3])}"
+            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such "
+            f"as {', '.join(others[:3])}"
         )
     given = _table("network", raw.get("network", {}))
-    if "topology" in given and all(c.method.traits.place == "server" for c in cells if "network" in c):
-        raise BadSetting(f"[network] topology is not read by {methods}, which use a server: remove it")
+    if "topology" in given and all(
+        c.method.traits.place == "server" for c in cells if "network" in c
+    ):
+        raise BadSetting(
+            f"[network] topology is not read by {methods}, which use a server: remove it"
+        )

@@ -42,11 +42,16 @@ def is_plain(cell: Cell) -> bool:
 
 @lru_cache(maxsize=4)
 def _encoded(
-    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]
+    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...], whole: bool
 ) -> tuple[data.Encoded, tuple[int, ...]]:
+    """A table as numbers, and the shape of its rows; `whole` images keep constant pixels."""
     table = data.load(source, target=target)
     encoded = data.encode(table, typing=typing, missing=missing, drop=drop)
-    return encoded, np.shape(table.frame)[1:]
+    shape = np.shape(table.frame)[1:]
+    if whole and encoded.dropped and len(shape) > 1:
+        pixels = tuple(data.Feature(f"f{j}", "numeric") for j in range(math.prod(shape)))
+        encoded = data.encode(table, missing=missing, schema=replace(encoded.schema, features=pixels))
+    return encoded, shape
 
 
 def drawn(cell: Cell, repetition: int) -> World:
@@ -59,7 +64,8 @@ def drawn(cell: Cell, repetition: int) -> World:
     before do not matter.
     """
     d, s, seed = cell["data"], cell["split"], cell["run"]["seed"]
-    encoded, shape = _encoded(d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"]))
+    reading = d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"])
+    encoded, shape = _encoded(*reading, d["scale"] != "each")
     pool, test = _test_rows(cell, encoded, repetition)
     wanted = len(pool) if s["rows"] == "all" else s["nodes"] * s["rows"]
     rng = np.random.default_rng([seed, repetition, 1])
@@ -75,7 +81,11 @@ def drawn(cell: Cell, repetition: int) -> World:
     owned = np.split(np.arange(m), np.cumsum([len(rows) for rows in dealt])[:-1])
     x[:m], y[:m] = _shifted(cell, repetition, x[:m], y[:m], owned, schema)
     x, schema = _scaled(cell, x, schema, m)
-    x = x.astype(cell["run"]["precision"], copy=False) if cell["run"]["precision"] == "float32" else x
+    x = (
+        x.astype(cell["run"]["precision"], copy=False)
+        if cell["run"]["precision"] == "float32"
+        else x
+    )
     graph = int(np.random.SeedSequence([seed, repetition, 2]).generate_state(1)[0])
     world = World(
         x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape
@@ -119,8 +129,12 @@ def _checked_deal(dealt: Any, cell: Cell, total: int) -> list[np.ndarray]:
             f"partition '{name}' must return a list of row numbers for each node: {error}"
         ) from None
     if len(rows) != nodes:
-        raise BadSetting(f"partition '{name}' dealt rows to {len(rows)} nodes, and there are {nodes}")
-    if every.size and (every.min() < 0 or every.max() >= total or len(np.unique(every)) < every.size):
+        raise BadSetting(
+            f"partition '{name}' dealt rows to {len(rows)} nodes, and there are {nodes}"
+        )
+    if every.size and (
+        every.min() < 0 or every.max() >= total or len(np.unique(every)) < every.size
+    ):
         raise BadSetting(
             f"partition '{name}' must deal rows 0 to {total - 1}, each to one node at most"
         )
@@ -156,8 +170,8 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     seen = x[:m]
     center, spread = (seen.mean(), seen.std()) if scale == "all" else (0.0, seen.max())
     units = np.full(x.shape[1], center), np.full(x.shape[1], spread or 1.0)
-    given = {"center": float(center), "scale": float(spread or 1.0)}
-    features = tuple(replace(f, **given) for f in schema.features)
+    unit = float(center), float(spread or 1.0)
+    features = tuple(replace(f, center=unit[0], scale=unit[1]) for f in schema.features)
     return rescaled(x, *units), replace(schema, features=features)
 
 

@@ -20,8 +20,8 @@ from peerwise.combine.weigh import Rule, alone, data_size
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.nets.net import Net, log_probabilities
-from peerwise.update.gradient import gradient
 from peerwise.update.losses import Loss, LossOption
+from peerwise.update.objective import gradient
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Trained, Training
 
@@ -50,7 +50,7 @@ def decavg(
 
     With weights of their own to start from (start="own") the paper calls it DecHetero. Equation 4
     divides twice; this is the weighted mean that is meant. On a complete graph it is FedAvg. With
-    another `rule` it is any decentralised averaging of nets: "median", "trimmed_mean", "metropolis".
+    another `rule` ("median", "metropolis") it is any decentralised averaging of nets.
     """
     return trained(net, loss, rule, start, training)
 

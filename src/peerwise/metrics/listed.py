@@ -14,7 +14,15 @@ from peerwise.core import Array
 from peerwise.declare import declares
 from peerwise.metrics import probes
 
-__all__ = ["auroc", "balanced_accuracy", "calibration", "class_errors", "consensus", "errors", "guards"]
+__all__ = [
+    "auroc",
+    "balanced_accuracy",
+    "calibration",
+    "class_errors",
+    "consensus",
+    "errors",
+    "guards",
+]
 
 
 @declares("metric")
@@ -56,8 +64,8 @@ def auroc(log_prob: Array, y_test: Array) -> Array:
 
     def ranks(score: Array) -> Array:  # equal scores share their mean rank
         ordered = jnp.sort(score)
-        sides = (jnp.searchsorted(ordered, score, side=side) for side in ("left", "right"))
-        return (sum(sides) + 1).astype(score.dtype) / 2
+        below, upto = (jnp.searchsorted(ordered, score, side=s) for s in ("left", "right"))
+        return (below + upto + 1).astype(score.dtype) / 2
 
     count = hot.sum(0)
     above = (jax.vmap(ranks, 1, 1)(log_prob) * hot).sum(0) - count * (count + 1) / 2

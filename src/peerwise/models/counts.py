@@ -38,7 +38,9 @@ def multinomial(
     classes: int,
     missing: bool = False,
     *,
-    length: Annotated[float | None, Gt(0), "public size of a typical row; none: from the rows"] = None,
+    length: Annotated[
+        float | None, Gt(0), "public size of a typical row; none: from the rows"
+    ] = None,
 ) -> Model:
     """p(y) times a multinomial over the columns: x_i says how often word i occurs in a row.
 

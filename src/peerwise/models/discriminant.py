@@ -12,8 +12,8 @@ from annotated_types import Ge, Le
 
 from peerwise.declare import declares
 from peerwise.models.block import assemble, check_arguments
+from peerwise.models.covariance import full
 from peerwise.models.family import Model
-from peerwise.models.gaussian import full
 from peerwise.models.nominal import nominal
 
 __all__ = ["lda", "qda"]

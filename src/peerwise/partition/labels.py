@@ -34,7 +34,9 @@ def mixed(
     y: np.ndarray,
     sizes: np.ndarray,
     *,
-    homo_ratio: Annotated[float, Ge(0), Le(1), "share of a node's rows drawn from all classes"] = 0.0,
+    homo_ratio: Annotated[
+        float, Ge(0), Le(1), "share of a node's rows drawn from all classes"
+    ] = 0.0,
     shuffled: Annotated[bool, "nodes take their chunks in a random order"] = False,
 ) -> Rows:
     """A part `homo_ratio` of each node's rows at random, the others in the order of their class.

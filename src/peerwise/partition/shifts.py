@@ -45,7 +45,9 @@ def feature_skew(
     owned: Sequence[np.ndarray],
     cardinalities: Sequence[int] = (),
     *,
-    strength: Annotated[float, Ge(0), Le(STRONGEST), "how much nodes differ; 0 changes nothing"] = 0.5,
+    strength: Annotated[
+        float, Ge(0), Le(STRONGEST), "how much nodes differ; 0 changes nothing"
+    ] = 0.5,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drift in p(x): every node measures every number with a scale and an offset of its own.
 
@@ -77,7 +79,9 @@ def concept_drift(
     owned: Sequence[np.ndarray],
     cardinalities: Sequence[int] = (),
     *,
-    strength: Annotated[float, Ge(0), Le(STRONGEST), "how much nodes differ; 0 changes nothing"] = 0.5,
+    strength: Annotated[
+        float, Ge(0), Le(STRONGEST), "how much nodes differ; 0 changes nothing"
+    ] = 0.5,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drift in p(x | y): what a class looks like differs between nodes.
 

@@ -73,4 +73,3 @@ def log_uniform_sizes(
     _room(nodes, rows, minimum)
     low = max(minimum, 1)
     return sized(np.exp(rng.uniform(np.log(low), np.log(max(rows / 5, low)), nodes)), rows, minimum)
-

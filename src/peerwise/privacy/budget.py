@@ -20,7 +20,16 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.models.block import check_arguments
 
-__all__ = ["RULES", "Budget", "Queries", "check_delta", "check_epsilon", "scales", "split", "split_gaussian"]
+__all__ = [
+    "RULES",
+    "Budget",
+    "Queries",
+    "check_delta",
+    "check_epsilon",
+    "scales",
+    "split",
+    "split_gaussian",
+]
 
 RULES = ("even", "optimal")  # how a budget is shared among the queries
 

@@ -1,25 +1,18 @@
-"""Work in batches (`core.Batched`) of many nodes at once, in lanes of like length.
+"""Work in batches (`core.Batched`) of many nodes at once, in lanes of like length (`schedule`)."""
 
-A node takes as many steps as it has batches, and whoever is next takes its lane over: all together
-cost what their rows cost, and a round is as long as the longest training.
-"""
-
-import heapq
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from peerwise.core import Array, Batched, Shard, Tree, rows_at, without_rows
 from peerwise.shards import Shards
+from peerwise.simulate.schedule import Lanes, Layout, deal_lanes, layout_of
 
 __all__ = ["by_group", "regrouped", "side_by_side"]
 
-TURNS = 32  # blocks of steps into which the longest training is cut where nodes differ in length
-COARSE = 4  # times as many rows as others may a node have whose draws are made with theirs
-STEP = 8  # what a step costs beside its nodes, in nodes
 CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to find them in its cache
 
 
@@ -38,80 +31,44 @@ def by_group(shards: Shards, args: Tree) -> list[Tree]:
     return [jax.tree.map(lambda a, g=g: a[g.nodes], args) for g in shards.groups]
 
 
-class _Lanes(NamedTuple):
-    """Who works in which lane: nodes of different lengths, dealt to few lanes of like length."""
+class _Work(NamedTuple):
+    """What nodes side by side have in common: what they do, their rows, and when who works."""
 
-    node: np.ndarray  # [turns, lanes] which node, n: nobody
-    block: np.ndarray  # [turns, lanes] which of its blocks
-    steps: int  # in a block
-
-
-def _lanes(lengths: np.ndarray, most: int | None = None) -> _Lanes:
-    """Lanes for nodes of so many steps each: the longest first, each to the shortest lane.
-
-    A step costs as much as it would with `STEP` nodes more, however few there are: fewer steps
-    are worth some idle lanes. Nodes change places after blocks of steps, `TURNS` times at most
-    in the longest node. `most`: no more lanes than that, where not every node may have one.
-
-    >>> lanes = _lanes(np.array([6, 3, 3, 2]))
-    >>> lanes.node.tolist(), lanes.steps
-    ([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 3, 4], [0, 3, 4], [0, 4, 4]], 1)
-    >>> lanes = _lanes(np.array([7, 7, 7, 7]), most=3)
-    >>> lanes.node.tolist(), lanes.steps
-    ([[0, 1], [2, 3]], 7)
-    """
-    n, longest = len(lengths), max(int(lengths.max()), 1)
-    steps = longest if (lengths == lengths[0]).all() else -(-longest // TURNS)
-    blocks = -(-lengths // steps)
-    order = np.argsort(-blocks, kind="stable")
-    fewest = -(-int(blocks.sum()) // int(max(blocks.max(), 1)))
-
-    def dealt(lanes: int) -> list[list[int]]:
-        heap = [(0, lane) for lane in range(lanes)]
-        held: list[list[int]] = [[] for _ in heap]
-        for v in order:
-            load, lane = heapq.heappop(heap)
-            held[lane].append(int(v))
-            heapq.heappush(heap, (load + int(blocks[v]), lane))
-        return held
-
-    def cost(held: list[list[int]]) -> float:
-        return max(blocks[h].sum() for h in held) * (len(held) + STEP)
-
-    most = n if most is None else most
-    even = -(-n // -(-n // most))  # as many in every turn, where all are as long
-    tries = {max(1, int(fewest * more)) for more in (1, 1.1, 1.25, 1.5)} | {n}
-    tries = {even} | {min(lanes, n, most) for lanes in tries}
-    held = min(map(dealt, sorted(tries)), key=cost)
-    turns = max(int(max(blocks[h].sum() for h in held)), 1)
-    node, block = np.full((turns, len(held)), n), np.zeros((turns, len(held)), np.int64)
-    for lane, mine in enumerate(held):
-        told = np.repeat(mine, blocks[mine]) if mine else np.zeros(0, np.int64)
-        node[: len(told), lane] = told
-        block[: len(told), lane] = np.concatenate([np.arange(blocks[v]) for v in mine] or [told])
-    return _Lanes(node.astype(np.int32), block.astype(np.int32), steps)
+    f: Batched
+    shards: list[Shard]  # of each group
+    table: Shard  # all rows
+    weights: list[Shard]  # of rows whose batches are drawn together, without the rows
+    layout: Layout
+    lanes: Lanes
 
 
-def _coarse(shards: Shards) -> list[tuple[int, int, Shard]]:
-    """Groups put together: from which, up to which, and their rows' weights in one length.
+def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
+    """The result of `f` for every node; several work at a time, a lane takes node after node."""
+    groups = [g.shard for g in shards.groups]
+    counts = [len(g.nodes) for g in shards.groups]
+    layout = layout_of(f, [s.weight.shape[1] for s in groups], counts)
+    table = _joined([jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), s) for s in groups])
+    weights = [_weights(groups[first:upto]) for first, upto in layout.together]
+    ends = [0, *(layout.ends[upto] for _, upto in layout.together)]
+    given = _cut(_joined(by_group(shards, args)), ends)
+    carry = _joined([jax.vmap(f.begin)(*a, s) for a, s in zip(given, weights, strict=True)])
+    lanes = deal_lanes(layout.length, _most(carry))
+    one_pass = partial(_one_pass, _Work(f, groups, table, weights, layout, lanes))
+    if f.after is None:
+        carry = one_pass(0, carry)
+    else:
+        carry = jax.lax.fori_loop(0, f.passes, one_pass, carry)
+    return regrouped(shards, _cut(jax.vmap(f.end)(carry), layout.ends))
 
-    What is computed of weights alone is cheap, and every shape is compiled by itself.
-    """
-    sizes = [g.shard.weight.shape[1] for g in shards.groups]
 
-    def padded(shard: Shard, m: int) -> Shard:
-        def wide(a: Array) -> Array:
-            return jnp.pad(a, [(0, 0), (0, m - a.shape[1])] + [(0, 0)] * (a.ndim - 2))
+def _weights(shards: list[Shard]) -> Shard:
+    """The weights of rows of several groups, the largest first, in one length."""
+    m = shards[0].weight.shape[1]
 
-        return Shard(*map(wide, without_rows(shard)))
+    def padded(a: Array) -> Array:
+        return jnp.pad(a, [(0, 0), (0, m - a.shape[1])] + [(0, 0)] * (a.ndim - 2))
 
-    cuts, first = [], 0
-    while first < len(sizes):
-        upto = first + sum(m * COARSE >= sizes[first] for m in sizes[first:])
-        some = [padded(g.shard, sizes[first]) for g in shards.groups[first:upto]]
-        cuts.append((first, upto, _joined(some)))
-        first = upto
-    return cuts
+    return _joined([Shard(*map(padded, without_rows(s))) for s in shards])
 
 
 def _most(carry: Tree) -> int:
@@ -128,84 +85,68 @@ def _most(carry: Tree) -> int:
     return min(n, max(2, CACHE * n // sum(a.size * a.dtype.itemsize for a in leaves)))
 
 
-def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
-    """Work in batches of all nodes, several at a time in lanes; a lane takes node after node."""
-    shard = [g.shard for g in shards.groups]
-    many = [len(g.nodes) for g in shards.groups]
-    sizes = [s.weight.shape[1] for s in shard]
-    ends = [0, *np.cumsum(many).tolist()]  # of groups, in nodes
-    span = f.passes if f.after is None else 1  # passes that need nobody between them
-    length = span * np.repeat([f.batches(m) for m in sizes], many)  # steps of each node
-    size = np.repeat(sizes, many)
-    start = np.cumsum(size) - size  # of each node in the table of all rows
-    table = _joined([jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), s) for s in shard])
-    total = table.weight.shape[0]
-    coarse = [(ends[a], ends[b], seen) for a, b, seen in _coarse(shards)]
-    given = _cut(_joined(by_group(shards, args)), [0, *(upto for _, upto, _ in coarse)])
-    carry = _joined(
-        [jax.vmap(f.begin)(*a, seen) for a, (_, _, seen) in zip(given, coarse, strict=True)]
-    )
-    lanes = _lanes(length, _most(carry))
-
-    def drawn(first: int, upto: int, seen: Shard, carry: Tree, e: Any) -> Array:
-        """Rows of the table for the steps of some nodes, [nodes x blocks, steps, batch]."""
-
-        def one(begin: Array, mine: Array, now: Tree, rows: Shard) -> Array:
-            places = jax.vmap(lambda p: f.places(now, e + p, rows))(jnp.arange(span))
-            return jnp.where(places < mine, begin + places, total).astype(jnp.int32)
-
-        now = jax.tree.map(lambda a: a[first:upto], carry)
-        at = jnp.asarray(start[first:upto]), jnp.asarray(size[first:upto])
-        places = jax.vmap(one)(*at, now, seen)  # [nodes, span, batches, batch]
-        parts = []
-        for v in range(first, upto):
-            # nodes of one length together: as many batches of each pass as it has rows for
-            if v > first and length[v] == length[v - 1]:
-                continue
-            same = int((length[first:upto] == length[v]).sum())
-            part = places[v - first : v - first + same, :, : length[v] // span]
-            part = part.reshape(same, length[v], f.batch)
-            short = -length[v] % lanes.steps
-            part = jnp.pad(part, [(0, 0), (0, short), (0, 0)], constant_values=total)
-            parts.append(part.reshape(-1, lanes.steps, f.batch))
-        return _joined(parts)
-
-    blocks = -(-length // lanes.steps)
-    busy = lanes.node < len(blocks)
-    first_block = np.append(np.cumsum(blocks) - blocks, 0)
-    which = np.where(busy, first_block[lanes.node] + lanes.block, 0)
-    in_order = np.array_equal(lanes.node, np.arange(len(blocks))[None])  # a lane for each node
-
-    def one_pass(e: Any, carry: Tree) -> Tree:
-        listed = _joined([drawn(*group, carry, e) for group in coarse])
-
-        def turn(k: Any, carry: Tree) -> Tree:
-            nodes = jnp.asarray(lanes.node)[k]
-            # nobody's lane repeats the last node, on no rows, and its result is dropped
-            mine = jax.tree.map(lambda a: a[jnp.minimum(nodes, len(blocks) - 1)], carry)
-            place = listed[jnp.asarray(which)[k]]
-            place = jnp.where(jnp.asarray(busy)[k][:, None, None], place, total)
-            mine, _ = jax.lax.scan(step, mine, jnp.swapaxes(place, 0, 1))
-            return jax.tree.map(lambda a, new: a.at[nodes].set(new, mode="drop"), carry, mine)
-
-        def step(now: Tree, at: Array) -> tuple[Tree, None]:
-            return jax.vmap(lambda c, p: f.step(c, rows_at(table, p)))(now, at), None
-
-        if in_order:
-            carry, _ = jax.lax.scan(step, carry, jnp.swapaxes(listed, 0, 1))
-        else:
-            carry = jax.lax.fori_loop(0, len(lanes.node), turn, carry)
-        if f.after is None:
-            return carry
-        after = jax.vmap(f.after)
-        now = _cut(carry, ends)
-        return _joined([after(c, s) for c, s in zip(now, shard, strict=True)])
-
-    if f.after is None:
-        carry = one_pass(0, carry)
+def _one_pass(work: _Work, e: Any, carry: Tree) -> Tree:
+    """The carry of all nodes after pass e, or after all passes where nothing comes between them."""
+    f, lanes = work.f, work.lanes
+    groups = zip(work.layout.together, work.weights, strict=True)
+    places = _joined([_drawn(work, *cut, seen, carry, e) for cut, seen in groups])
+    if lanes.one_each:
+        carry = _steps(work, carry, places)
     else:
-        carry = jax.lax.fori_loop(0, f.passes, one_pass, carry)
-    return regrouped(shards, _cut(jax.vmap(f.end)(carry), ends))
+        turn = partial(_turn, work, places)
+        carry = jax.lax.fori_loop(0, len(lanes.node), turn, carry)
+    if f.after is None:
+        return carry
+    after = jax.vmap(f.after)
+    parts = zip(_cut(carry, work.layout.ends), work.shards, strict=True)
+    return _joined([after(part, shard) for part, shard in parts])
+
+
+def _drawn(work: _Work, begin: int, end: int, seen: Shard, carry: Tree, e: Any) -> Array:
+    """Rows of the table for the steps of some groups, [nodes x blocks, steps, batch]."""
+    f, layout, steps = work.f, work.layout, work.lanes.steps
+    first, upto = layout.ends[begin], layout.ends[end]
+
+    def one(start: Array, size: Array, now: Tree, shard: Shard) -> Array:
+        places = jax.vmap(lambda p: f.places(now, e + p, shard))(jnp.arange(layout.passes))
+        return jnp.where(places < size, start + places, layout.rows).astype(jnp.int32)
+
+    now = jax.tree.map(lambda a: a[first:upto], carry)
+    at = jnp.asarray(layout.start[first:upto]), jnp.asarray(layout.size[first:upto])
+    places = jax.vmap(one)(*at, now, seen)  # [nodes, passes, batches, batch]
+    parts = []
+    for v, after in layout.alike(first, upto):
+        length = int(layout.length[v])
+        # as many batches of each pass as these nodes have rows for
+        part = places[v - first : after - first, :, : length // layout.passes]
+        part = part.reshape(after - v, length, f.batch)
+        short = [(0, 0), (0, -length % steps), (0, 0)]
+        part = jnp.pad(part, short, constant_values=layout.rows)
+        parts.append(part.reshape(-1, steps, f.batch))
+    return _joined(parts)
+
+
+def _turn(work: _Work, places: Array, k: Any, carry: Tree) -> Tree:
+    """The carry of all nodes after one block of steps in every lane."""
+    lanes = work.lanes
+    nodes = jnp.asarray(lanes.node)[k]
+    # nobody's lane repeats the last node, on no rows, and its result is dropped
+    now = jax.tree.map(lambda a: a[jnp.minimum(nodes, lanes.n - 1)], carry)
+    place = places[jnp.asarray(lanes.block)[k]]
+    busy = jnp.asarray(lanes.node < lanes.n)[k]
+    place = jnp.where(busy[:, None, None], place, work.layout.rows)
+    now = _steps(work, now, place)
+    return jax.tree.map(lambda a, new: a.at[nodes].set(new, mode="drop"), carry, now)
+
+
+def _steps(work: _Work, carry: Tree, places: Array) -> Tree:
+    """The carry of nodes after steps on the rows at places [nodes, steps, batch], side by side."""
+
+    def step(now: Tree, at: Array) -> tuple[Tree, None]:
+        return jax.vmap(lambda c, p: work.f.step(c, rows_at(work.table, p)))(now, at), None
+
+    carry, _ = jax.lax.scan(step, carry, jnp.swapaxes(places, 0, 1))
+    return carry
 
 
 def _cut(tree: Tree, ends: list[int]) -> list[Tree]:

@@ -68,13 +68,27 @@ def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
         os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
+MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
+
+
+def few_programs() -> None:
+    """Forget compiled programs when they hold many pieces of memory: hundreds of them would."""
+    try:
+        with open("/proc/self/maps") as pieces:
+            many = sum(1 for _ in pieces)
+    except OSError:  # not Linux
+        many = MAPS + 1
+    if many > MAPS:
+        jax.clear_caches()
+
+
 def _work(folder: Path, cells: list[Cell]) -> list[tuple[str, str]]:
     """Run cells one after the other; returns the failures of the user's making."""
     failures = []
-    jax.clear_caches()  # programs of other data sets: hundreds of them would fill the memory
     for cell in cells:
         if _path(folder, cell).exists():
             continue
+        few_programs()
         try:
             _write(folder, cell, run(cell))
         except PeerwiseError as error:
@@ -117,9 +131,10 @@ def run_all(
 
     report()
     if workers == 1:
-        for cell in open_:
-            failures.update(_work(folder, [cell]))
-            report()
+        for batch in _batches(open_):
+            for cell in batch:
+                failures.update(_work(folder, [cell]))
+                report()
     else:
         for failed in spread([(_work, (folder, b)) for b in _batches(open_)], workers, report):
             failures.update(failed)

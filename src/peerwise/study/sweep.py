@@ -39,7 +39,9 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def names_of(cell: Cell) -> dict[str, str]:
     """What tells a cell from the others of its sweep: its method first, then what varies."""
-    return {"method": cell.label} | {k.rpartition(".")[2]: v for k, v in cell.varied if k != "method"}
+    return {"method": cell.label} | {
+        k.rpartition(".")[2]: v for k, v in cell.varied if k != "method"
+    }
 
 
 def _records(cell: Cell, outcome: Outcome, reference: Outcome | None) -> list[Record]:

@@ -165,7 +165,7 @@ def tree_plus(
     118
     """
     room = (whole("n", n, 1) - 1) * (n - 2) // 2
-    if whole("extra", extra, 0) > room:
+    if extra > room:
         raise BadSetting(f"extra must be at most {room} for a tree of {n} nodes, got {extra}")
     rng = np.random.default_rng(whole("seed", seed, 0))
     tree = np.sort(_prufer(n, rng), axis=1)
@@ -209,7 +209,7 @@ def barabasi_albert(
     >>> barabasi_albert(50, m=2).links_per_round(0)
     192
     """
-    if whole("m", m, 1) >= whole("n", n, 1):
+    if m >= whole("n", n, 1):
         raise BadSetting(f"m must be below n = {n}, got {m}")
     return _from_nx(nx.barabasi_albert_graph(n, m, seed=whole("seed", seed, 0)))
 
@@ -223,7 +223,7 @@ def regular(
     >>> regular(50, k=4).links_per_round(0)
     200
     """
-    if whole("k", k, 0) >= whole("n", n, 1) or n * k % 2:
+    if k >= whole("n", n, 1) or n * k % 2:
         raise BadSetting(f"k must be below n and n k even, got n = {n} and k = {k}")
     if k < 2 and n > k + 1:
         raise BadSetting(f"k must be 2 or more to connect {n} nodes, got {k}")
@@ -250,7 +250,7 @@ def small_world(
     >>> small_world(50, k=4).links_per_round(0)
     200
     """
-    if whole("k", k, 2) >= whole("n", n, 1) or k % 2:
+    if k >= whole("n", n, 1) or k % 2:
         raise BadSetting(f"k must be even and below n = {n}, got {k}")
     try:
         return _from_nx(

@@ -35,12 +35,10 @@ def early_stopping(train: Batched, loss: MeanLoss, share: float, patience: int) 
         return now._replace(stopping=Best(now.weights, *none))
 
     def draw(now: Trained, e: Array, shard: Shard) -> Array:
-        assert now.stopping is not None
         goes_on = now.stopping.waited < patience
         return jnp.where(goes_on, train.draw(now, e, others(shard)), shard.weight.shape[0])
 
     def after(now: Trained, shard: Shard) -> Trained:
-        assert now.stopping is not None
         best, least, waited = now.stopping
         watched = shard._replace(weight=jnp.where(_held_out(shard, share), shard.weight, 0))
         seen = loss(now.weights, watched, None).astype(jnp.float32)
@@ -54,7 +52,6 @@ def early_stopping(train: Batched, loss: MeanLoss, share: float, patience: int) 
         return now._replace(stopping=stopping, total=total)
 
     def end(now: Trained) -> Trained:
-        assert now.stopping is not None
         return train.end(now._replace(weights=now.stopping.weights))
 
     return replace(train, begin=begin, draw=draw, end=end, after=after)

@@ -77,4 +77,3 @@ def linear_teacher(classes: int, *, beta: Beta = 0.99) -> Loss:
         return -(soft_labels(y, classes, beta, logits.dtype) * jax.nn.softmax(logits)).sum(1)
 
     return loss
-

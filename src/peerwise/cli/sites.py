@@ -1,0 +1,130 @@
+"""Commands for data owners: whether to join, predictions of a model file, a privacy ledger."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from peerwise.cli.common import Data, Out, console, progress, use_data
+from peerwise.errors import BadSetting
+
+__all__ = ["join", "ledger", "predict"]
+
+
+def join(
+    source: Annotated[str, typer.Argument(help="A data set, or a CSV or Parquet file.")],
+    site: Annotated[str, typer.Option(help="The column that says which site holds a row.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="The class of interest [default: the last of two].")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="auroc, auprc, balanced_accuracy, sensitivity, log_loss, ...")
+    ] = "auroc",
+    threshold: Annotated[
+        float, typer.Option(help="Probability from which a row is taken for positive.")
+    ] = 0.5,
+    by: Annotated[str | None, typer.Option(help="Columns of subgroups, with commas.")] = None,
+    model: Annotated[str, typer.Option(help="See `peerwise list models`.")] = "naive_bayes",
+    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
+    rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
+    seed: Annotated[int, typer.Option(min=0, help="Another split, another network.")] = 0,
+    data: Data = None,
+    out: Out = None,
+) -> None:
+    """Should my site join? Each site's own model against the network's, on its own rows.
+
+    Every site keeps 30 % of its rows to judge by. The gain comes with a 95 % interval; below, what
+    the network's models are worth for every site and subgroup.
+    """
+    from peerwise.report import figures, sites
+    from peerwise.study.join import join as compare_sites
+
+    use_data(data)
+    with progress("two networks learn"):
+        joined = compare_sites(
+            source,
+            site,
+            target=target,
+            positive=positive,
+            metric=metric,
+            threshold=threshold,
+            by=[c.strip() for c in by.split(",")] if by else (),
+            seed=seed,
+            model=model,
+            network=topology,
+            rounds=rounds,
+        )
+    for table in sites.tables(joined):
+        console.print(table)
+    folder = out or Path("runs") / f"join-{Path(source).stem}"
+    sites.write(joined, folder)
+    console.print(f"Figure: {figures.save(figures.gains(joined), folder / 'gains.png')}")
+    console.print(f"Results: [bold]{folder}[/] (verdicts.csv, report.csv, confusion.csv)")
+
+
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(help="A model file: of `peerwise peer export`, or of Statistics.save."),
+    ],
+    rows: Annotated[Path, typer.Argument(help="A CSV or Parquet file; columns go by name.")],
+    out: Annotated[Path, typer.Option(help="Where the predictions go.")] = Path("predictions.csv"),
+) -> None:
+    """Say the class of every row of a file, and how probable each class is.
+
+    What is empty, and a category that the model does not know, is integrated out by a model of
+    statistics, and refused by one that allows no gaps.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from peerwise.checkpoint import write_whole
+    from peerwise.data.formats import read_columns, read_frame
+    from peerwise.models.algebra import Statistics
+    from peerwise.peer.model_file import is_model, load_model
+
+    frame = read_frame(rows, *read_columns(rows))
+    if is_model(model):
+        learnt = load_model(model)
+        prob, classes = np.exp(learnt.log_proba(frame)), learnt.classes
+    else:
+        statistics = Statistics.load(model)
+        prob = np.exp(statistics.to_classifier().log_proba(frame))
+        classes = statistics.schema.classes
+    predictions = pd.DataFrame({"predicted": np.asarray(classes)[prob.argmax(1)]})
+    for i, name in enumerate(classes):
+        predictions[f"p({name})"] = prob[:, i].round(6)
+    write_whole(out, predictions.to_csv(index=False).encode())
+    counts = predictions["predicted"].value_counts().to_dict()
+    listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+    console.print(f"{len(predictions)} rows ({escape(listed)}) in [bold]{out}[/]")
+
+
+def ledger(
+    file: Annotated[Path, typer.Argument(help="A node's privacy ledger.")],
+    node: Annotated[str | None, typer.Option(help="Refuse it unless it is this node's.")] = None,
+) -> None:
+    """Show what a node has released and what is left of its privacy budget."""
+    from peerwise.privacy import Ledger
+
+    if not file.exists():
+        raise BadSetting(f"there is no ledger {file}")
+    with Ledger.open(file, node=node) as opened:
+        rows, spent, left = opened.table(), opened.total(), opened.left()
+        budget, name = opened.budget, opened.node
+    rows["time"] = [str(t)[:19] for t in rows["time"]]
+    rows["parameters"] = [
+        ", ".join(f"{k} {v}" for k, v in given.items()) for given in rows["parameters"]
+    ]
+    rows = rows.astype(object).where(rows.notna(), "-")
+    table = Table(title=f"Releases of {escape(name)}", title_justify="left", title_style="bold")
+    for name in rows.columns:
+        table.add_column(str(name).replace("_", " "))
+    for line in rows.itertuples(index=False):
+        table.add_row(*(escape(str(value)) for value in line))
+    console.print(table)
+    for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
+        console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")

@@ -1,0 +1,234 @@
+"""Commands for researchers: the demonstration, experiments of one's own, the papers' items."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from peerwise.cli.common import (
+    Data,
+    Device,
+    Out,
+    Workers,
+    console,
+    progress,
+    show_failures,
+    use_data,
+    use_device,
+)
+from peerwise.errors import BadSetting
+
+__all__ = ["demo", "report", "reproduce", "run"]
+
+
+def demo(
+    nodes: Annotated[int, typer.Option(min=2, help="Size of the network.")] = 24,
+    rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 96,
+    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
+    seed: Annotated[int, typer.Option(min=0, help="Another network, another split.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("peerwise-demo.png"),
+) -> None:
+    """A network of nodes learns handwritten digits while you watch.
+
+    Every node holds 1200 / NODES images and talks to its neighbours only. Needs no data folder.
+    """
+    from peerwise.learner import cell
+    from peerwise.report import figures
+    from peerwise.study.demo import demo as run_demo
+
+    os.environ.pop("PEERWISE_DATA", None)  # the bundled digits, whatever folder is set
+    rows = max(1200 // nodes, 1)
+    described = cell(
+        {
+            "data": "digits",
+            "split": {"nodes": nodes, "rows": rows},
+            "network": topology,
+            "run": {
+                "rounds": rounds, "seed": seed, "repetitions": 1, "metrics": ["guards", "consensus"]
+            },
+        }
+    )  # fmt: skip
+    console.print(
+        f"{nodes} nodes hold {rows} images each; each tells its neighbours statistics, never an "
+        "image."
+    )
+    with progress("learning") as advance:
+        shown = run_demo(described, lambda done: advance(done, rounds))
+    crc = float(shown.error[-1].mean())
+    pooled = shown.levels["calibrated, pooled (RC)"]
+    table = Table(title="Test error on digits nobody trained on", title_justify="left")
+    table.add_column("who learns")
+    table.add_column("test error", justify="right")
+    table.add_column("std over nodes", justify="right")
+    table.add_column("rows leave home?")
+    references = [
+        ("max. likelihood, pooled", "yes"),
+        ("calibrated, pooled (RC)", "yes"),
+        ("each node alone", "no"),
+    ]
+    for name, leaves in references:
+        std = f"{shown.spread[name]:.3f}" if name == "each node alone" else ""
+        table.add_row(name, f"{shown.levels[name]:.3f}", std, leaves)
+    table.add_row(
+        "neighbours together (CRC)",
+        f"{crc:.3f}",
+        f"{shown.error[-1].std():.3f}",
+        "no",
+        style="bold green",
+    )
+    console.print(table)
+    console.print(
+        f"Gap to pooling everything: [bold]{crc - pooled:+.3f}[/] after {rounds} rounds; "
+        f"{shown.messages} messages of {shown.bytes_per_link / 1024:.1f} KiB; "
+        f"guards acted {shown.guards} times."
+    )
+    figure = figures.network_and_curves(
+        shown.graph, shown.error[-1], shown.rounds, shown.error, shown.levels,
+        f"{nodes} nodes learn handwritten digits from their neighbours' statistics",
+    )  # fmt: skip
+    console.print(f"Picture: [bold]{figures.save(figure, out)}[/]")
+
+
+def reproduce(
+    item: Annotated[
+        str,
+        typer.Argument(help="e.g. crc/table-4, crc/all, rc/compare: see `peerwise list items`."),
+    ],
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these, with commas: adult,letter.")
+    ] = None,
+    reps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Repetitions, trials or replicas [default: the item's own]."),
+    ] = None,
+    data: Data = None,
+    out: Out = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Few data sets, repetitions (50 trials) and nodes."),
+    ] = False,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Run nothing: show what the folder has so far.")
+    ] = False,
+    workers: Workers = None,
+    device: Device = "auto",
+) -> None:
+    """Run a table or figure of a paper and set our numbers beside the paper's.
+
+    What is done is kept in the folder: an interrupted run goes on where it stopped.
+    """
+    from peerwise.papers.reproduce import choose
+    from peerwise.papers.reproduce import reproduce as run_items
+
+    paper, items = choose(item)
+    use_device(device)
+    use_data(data)
+    folder = out or Path("runs") / (item.replace("/", "-") + ("-quick" if quick else ""))
+    chosen = [name.strip() for name in datasets.split(",")] if datasets else None
+    with progress(item) as advance:
+        outcome = run_items(
+            paper,
+            items,
+            folder,
+            chosen=chosen,
+            repetitions=reps,
+            quick=quick,
+            workers=workers,
+            progress=advance,
+            only_kept=kept,
+        )
+    _show_paper(folder)
+    show_failures(outcome.failures)
+
+
+def _show_paper(folder: Path) -> None:
+    from peerwise.papers.show import show
+
+    for figure in show(folder, console):
+        console.print(f"Figure: {figure}")
+    console.print(f"Results: [bold]{folder}[/] (results.json, environment.json, cells/)")
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML file; a list stands for a sweep.")
+    ] = None,
+    data: Data = None,
+    out: Out = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    show_keys: Annotated[
+        bool, typer.Option("--keys", help="List every section with its keys and stop.")
+    ] = False,
+) -> None:
+    """Run an experiment, a sweep or a comparison of your own.
+
+    Example:
+
+        data = "digits"
+        method = ["crc", "isolated", "rc", "ml"]
+        network = "ring"
+        split = {nodes = 20}
+    """
+    if show_keys:
+        _show_keys()
+        return
+    from peerwise.study.sweep import read_config, sweep
+
+    if config is None:
+        raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
+    use_device(device)
+    use_data(data)
+    folder = out or Path("runs") / config.stem
+    description = read_config(config)
+    with progress(config.stem) as advance:
+        outcome = sweep(description, folder, workers=workers, progress=advance)
+    _show_sweep(folder)
+    show_failures(outcome.failures)
+
+
+def _show_keys() -> None:
+    from peerwise.cli.listing import options_table
+    from peerwise.learner.sections import NAMED, SECTIONS
+    from peerwise.names import KINDS
+
+    for name, options in SECTIONS.items():
+        console.print(options_table(f"[{name}]", options))
+    for name, default in NAMED.items():
+        console.print(
+            f'[bold]\\[{name}][/] name = "{default}" and its options: see `peerwise list '
+            f"{KINDS[name]}` and `peerwise list {KINDS[name]} {default}`"
+        )
+
+
+def _show_sweep(folder: Path) -> None:
+    from peerwise.report.run import show
+
+    for figure in show(folder, console):
+        console.print(f"Figure: {figure}")
+    console.print(f"Results: [bold]{folder}[/] (results.json, history.parquet, environment.json)")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a reproduction's tables to this Markdown file.")
+    ] = None,
+) -> None:
+    """Show the tables and draw the figures of a run again."""
+    from peerwise.checkpoint import write_whole
+    from peerwise.papers.markdown import page
+    from peerwise.study.results import read_folder
+
+    if not folder.is_dir():
+        raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
+    records, _, _ = read_folder(folder)
+    if not records or records[0].paper is not None:
+        _show_paper(folder)
+        if markdown is not None:
+            write_whole(markdown, page(folder).encode())
+            console.print(f"Markdown: {markdown}")
+    else:
+        _show_sweep(folder)

@@ -1,0 +1,82 @@
+"""Run a description from Python: a file, a dict or keywords, and a result to look at."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from peerwise.errors import BadSetting
+from peerwise.report import figures
+from peerwise.study.results import Record
+from peerwise.study.sweep import read_config, sweep
+
+__all__ = ["Result", "run"]
+
+
+class Result(NamedTuple):
+    """What a description gave."""
+
+    records: list[Record]  # every number of the table
+    history: pd.DataFrame  # errors and metrics by cell, repetition, recorded round and node
+    failures: dict[str, str]  # cells that could not be run, and why
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One line a cell: what varies, and the mean of every metric over nodes and repetitions."""
+        return self._lines("value")
+
+    @property
+    def std(self) -> pd.DataFrame:
+        """The same with standard deviations over repetitions."""
+        return self._lines("std")
+
+    def _lines(self, what: str) -> pd.DataFrame:
+        lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for r in self.records:
+            line = lines.setdefault(tuple(r.setting.values()), dict(r.setting))
+            line[r.metric] = getattr(r, what)
+        return pd.DataFrame(list(lines.values()))
+
+    def plot(self, title: str = "") -> Figure:
+        """Test error against rounds, a line a cell; record more than the last round for it."""
+        varied = [k for k in self.records[0].setting if k != "method"]
+        return figures.curves(self.history, title, varied)
+
+    def _repr_html_(self) -> str:
+        html: str = self.table.to_html(float_format="{:.4f}".format)
+        return html
+
+
+def run(
+    source: str | Path | Mapping[str, Any] | None = None,
+    /,
+    *,
+    out: str | Path | None = None,
+    workers: int | None = 1,
+    **sections: Any,
+) -> Result:
+    """Run a TOML file, a dict of sections, or sections as keywords; keywords go before the others.
+
+    `out` keeps the run folder, so that the same call goes on where it stopped. `workers` is the
+    number of processes.
+
+    >>> result = run(data="wine", split={"nodes": 3, "rows": 20}, network="ring",
+    ...              run={"rounds": 2, "repetitions": 1})
+    >>> sorted(result.table.columns)[:3]
+    ['bytes_per_link', 'method', 'node_std']
+    """
+    if source is None:
+        given: dict[str, Any] = {}
+    elif isinstance(source, Mapping):
+        given = dict(source)
+    elif isinstance(source, str | Path):
+        given = read_config(Path(source))
+    else:
+        raise BadSetting(f"give a file, a dict or keywords, got {type(source).__name__}")
+    description = {**given, **sections}
+    with tempfile.TemporaryDirectory() as scratch:
+        done = sweep(description, Path(out or scratch), workers=workers)
+    return Result(done.records, done.history, done.failures)

@@ -1,0 +1,61 @@
+"""Replicas of a run: lists of seeds, shards, topologies or probes as arrays with one more axis."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise import runtime
+from peerwise import topology as topologies
+from peerwise.errors import BadSetting
+
+__all__ = ["count_replicas", "first_of", "inputs_of"]
+
+
+def first_of(given: Any) -> Any:
+    """The argument of the first replica."""
+    return given[0] if isinstance(given, list) else given
+
+
+def count_replicas(**given: Any) -> int | None:
+    """How many replicas the lists among the arguments are of; None without any list."""
+    replicas = None
+    for name, argument in given.items():
+        if not isinstance(argument, list):
+            continue
+        if not argument or (replicas is not None and len(argument) != replicas):
+            raise BadSetting(
+                f"lists of replicas must have one length: {name} has {len(argument)}, "
+                f"another {replicas}"
+            )
+        replicas = len(argument)
+    return replicas
+
+
+def inputs_of(
+    seed: Any, shards: Any, topology: Any, probe: Any, dtype: np.dtype
+) -> tuple[tuple[Any, ...], tuple[int | None, ...] | None]:
+    """What a run reads, on the device, and the axis of replicas in each; None without replicas."""
+    inputs = (
+        _stacked("seed", seed, runtime.as_key),
+        _stacked("shards", shards, partial(runtime.cast, dtype=dtype)),
+        topologies.stack(topology) if isinstance(topology, list) else topology,
+        _stacked("probe", probe, partial(runtime.as_probe, dtype=dtype)),
+    )
+    listed = [isinstance(given, list) for given in (seed, shards, topology, probe)]
+    return inputs, tuple(0 if many else None for many in listed) if any(listed) else None
+
+
+def _stacked(name: str, given: Any, convert: Callable[[Any], Any]) -> Any:
+    if not isinstance(given, list):
+        return convert(given)
+    trees = [convert(one) for one in given]
+    shapes = [[np.shape(a) for a in jax.tree.leaves(tree)] for tree in trees]
+    if any(s != shapes[0] for s in shapes):
+        raise BadSetting(
+            f"replicas must have equal shapes, and those of {name} differ: run them one by one"
+        )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
