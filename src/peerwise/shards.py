@@ -116,10 +116,11 @@ def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
     return _grouped(x, y, rows, _cuts(-np.sort(-_sizes(rows))))
 
 
-def pack_alike(x: np.ndarray, y: np.ndarray, deals: Sequence[Sequence[np.ndarray]]) -> list[Shards]:
-    """One table dealt in several ways to as many nodes, in equal shapes: replicas run side by side.
+def pack_alike(x: Any, y: Any, deals: Sequence[Sequence[np.ndarray]]) -> list[Shards]:
+    """Rows dealt in several ways to as many nodes, in equal shapes: replicas run side by side.
 
-    The largest shards of all deals have one length, and so on down.
+    x and y are one table, or lists of as many as there are deals. The largest shards of all deals
+    have one length, and so on down.
 
     >>> import numpy as np
     >>> a, b = np.split(np.arange(6), [5]), np.split(np.arange(6), [2])
@@ -128,8 +129,9 @@ def pack_alike(x: np.ndarray, y: np.ndarray, deals: Sequence[Sequence[np.ndarray
     """
     if len({len(rows) for rows in deals}) != 1:
         raise BadData("deals that run side by side must have as many nodes each")
+    xs, ys = (t if isinstance(t, list) else [t] * len(deals) for t in (x, y))
     largest = np.max([-np.sort(-_sizes(rows)) for rows in deals], axis=0)
-    return [_grouped(x, y, rows, _cuts(largest)) for rows in deals]
+    return [_grouped(*each, _cuts(largest)) for each in zip(xs, ys, deals, strict=True)]
 
 
 def pooled(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:

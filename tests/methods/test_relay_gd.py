@@ -228,7 +228,7 @@ def test_settings_reach_it_and_others_are_refused():
     found = run(Setting(**small, method_options={"damping": 0.2}))
     assert found.values["test_error"].shape == (1, 1, 3)
     assert Setting(**small, common_start=True).key == Setting(**small).key
-    with pytest.raises(BadSetting, match="method_options of relay_gd"):
+    with pytest.raises(BadSetting, match="option of training 'brake'"):
         run(Setting(**small, method_options={"brake": 0.3}))
     with pytest.raises(BadSetting, match="damping"):
         run(Setting(**small, method_options={"damping": -0.3}))

@@ -80,14 +80,18 @@ def make_links(cell: Cell, world: World) -> Topology:
     return topology.metropolis(links) if "metropolis" in needs("method", cell["method"]) else links
 
 
-def assemble(cell: Cell, world: World, degree: int | None = None) -> Assembled:
+def assemble(
+    cell: Cell, world: World, degree: int | None = None, shards: Shards | None = None
+) -> Assembled:
     """Method, shards, links, channel and probe of a cell for the rows of a world.
 
     `degree`: the most neighbours of a node, where it is known to be more than these links have.
+    `shards`: the rows as they are packed, where other repetitions are to have the same shapes.
     """
-    known = cell.method
-    deal = pooled if known.traits.place == "pooled" else pack
-    shards, links = deal(world.x, world.y, world.owned), make_links(cell, world)
+    if shards is None:
+        deal = pooled if cell.method.traits.place == "pooled" else pack
+        shards = deal(world.x, world.y, world.owned)
+    links = make_links(cell, world)
     facts = facts_of(cell, world, shards, links, degree)
     method = build("method", cell["method"], facts)
     channel = build("channel", cell["network"]["channel"], facts) if "network" in cell else None
@@ -116,6 +120,7 @@ def facts_of(
         facts["rows"] = world.rows
     if world.x_test is not None:
         facts |= {"x_test": world.x_test, "y_test": world.y_test}
+        facts |= {"x": world.x, "y": world.y, "owned": world.owned}  # for metrics of nodes' own rows
     made = Facts(facts, {})
     makers = made.makers
     makers["net"] = lambda: _net(cell, made)

@@ -42,11 +42,16 @@ def is_plain(cell: Cell) -> bool:
 
 @lru_cache(maxsize=4)
 def _encoded(
-    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]
+    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...], whole: bool
 ) -> tuple[data.Encoded, tuple[int, ...]]:
+    """A table as numbers, and the shape of its rows; `whole` images keep constant pixels."""
     table = data.load(source, target=target)
     encoded = data.encode(table, typing=typing, missing=missing, drop=drop)
-    return encoded, np.shape(table.frame)[1:]
+    shape = np.shape(table.frame)[1:]
+    if whole and encoded.dropped and len(shape) > 1:
+        pixels = tuple(data.Feature(f"f{j}", "numeric") for j in range(math.prod(shape)))
+        encoded = data.encode(table, missing=missing, schema=replace(encoded.schema, features=pixels))
+    return encoded, shape
 
 
 def drawn(cell: Cell, repetition: int) -> World:
@@ -59,7 +64,8 @@ def drawn(cell: Cell, repetition: int) -> World:
     before do not matter.
     """
     d, s, seed = cell["data"], cell["split"], cell["run"]["seed"]
-    encoded, shape = _encoded(d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"]))
+    reading = d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"])
+    encoded, shape = _encoded(*reading, d["scale"] != "each")
     pool, test = _test_rows(cell, encoded, repetition)
     wanted = len(pool) if s["rows"] == "all" else s["nodes"] * s["rows"]
     rng = np.random.default_rng([seed, repetition, 1])

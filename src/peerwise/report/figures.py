@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from peerwise.study.join import Joined
 from peerwise.study.results import Record
+
+if TYPE_CHECKING:
+    from peerwise.study.join import Joined
 
 __all__ = ["curves", "gains", "gap_map", "network_and_curves", "panels", "reach_curves", "save"]
 
@@ -49,7 +51,7 @@ def panels(
     return figure, list(axes.flat)
 
 
-def gains(found: Joined) -> Figure:
+def gains(found: "Joined") -> Figure:
     """What joining gains every site, with its interval; green where it lies above 0."""
     verdicts = found.verdicts.iloc[::-1]
     colours = {"join": "#2e8b57", "stay": COLOURS["ml"]}

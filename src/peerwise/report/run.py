@@ -4,8 +4,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from peerwise.study.results import read_folder
 from peerwise.report import figures, tables
+from peerwise.study.results import read_folder
 
 __all__ = ["show"]
 

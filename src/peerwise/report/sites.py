@@ -1,6 +1,7 @@
 """What joining is worth to every site, as tables and files."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,9 @@ from rich import box
 from rich.table import Table
 
 from peerwise.checkpoint import write_whole
-from peerwise.study.join import Joined
+
+if TYPE_CHECKING:
+    from peerwise.study.join import Joined
 
 __all__ = ["tables", "write"]
 
@@ -30,7 +33,7 @@ def _new(title: str) -> Table:
     return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
 
 
-def tables(found: Joined) -> list[Table]:
+def tables(found: "Joined") -> list[Table]:
     """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
     verdicts = _new(f"Should my site join? {found.metric.replace('_', ' ')} on its held-out rows")
     names = ("rows learnt", "held out", "local", "network", "gain", "95 % interval")
@@ -74,7 +77,7 @@ def tables(found: Joined) -> list[Table]:
     return [verdicts, report, confusion]
 
 
-def write(found: Joined, folder: Path) -> None:
+def write(found: "Joined", folder: Path) -> None:
     """The same numbers as files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("verdicts", "report", "confusion"):

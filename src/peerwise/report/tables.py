@@ -7,7 +7,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from peerwise.papers.items import Item
 from peerwise.study.results import Claim, Record
 
 __all__ = [
@@ -234,7 +233,9 @@ def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}".removeprefix("0")
 
 
-def before_tables(item: Item, records: Sequence[Record], notes: dict[str, str]) -> list[Table]:
+def before_tables(
+    about: Sequence[str], records: Sequence[Record], notes: dict[str, str]
+) -> list[Table]:
     """A comparison: each cell a model before → after calibration; bold is the best of a row."""
     made = []
     for metric, title in BEFORE.items():
@@ -255,8 +256,8 @@ def before_tables(item: Item, records: Sequence[Record], notes: dict[str, str]) 
             ]
             table.add_row(name + (" *" if name in notes else ""), *styled)
         made.append(table)
-    told = [item.about, *item.notes, *(f"* {name}: {note}" for name, note in notes.items())]
-    made[-1].caption = "\n".join(told)
+    marked = [f"* {name}: {note}" for name, note in notes.items()]
+    made[-1].caption = "\n".join([*about, *marked])
     return made
 
 

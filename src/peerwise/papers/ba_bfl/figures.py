@@ -1,6 +1,6 @@
 """Figures of the BA-BFL experiments: the paper's, and barycenters over graphs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,14 +8,24 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from peerwise.papers.ba_bfl.items import TOY
-from peerwise.study.results import Record
+from peerwise.papers.items import Arrays
 from peerwise.report.axes import legend_below
 from peerwise.report.figures import panels
-from peerwise.papers.task_items import half_width
+from peerwise.report.grid import half_width
+from peerwise.study.results import Record
 
-__all__ = ["DRAW", "GRAPHS", "MEASURES", "NAMES", "SETS", "allocation"]
-
-Arrays = dict[str, np.ndarray]
+__all__ = [
+    "GRAPHS",
+    "MEASURES",
+    "NAMES",
+    "SETS",
+    "allocation",
+    "by_layers",
+    "graphs",
+    "longer",
+    "paces",
+    "toy",
+]
 
 # Data sets as people write them.
 SETS = {
@@ -78,7 +88,7 @@ COLOURS = {
 }
 
 
-def _toy(records: Sequence[Record]) -> Figure:
+def toy(records: Sequence[Record]) -> Figure:
     """Figure 1: the densities of the two Gaussians and of their barycenters."""
     figure, (axis,) = panels(1, width=10.0, height=4.4, layout="constrained")
     x = np.linspace(-3.5, 5.5, 600)
@@ -143,14 +153,14 @@ def _grid(records: Sequence[Record]) -> tuple[Figure, dict[tuple[str, str], Any]
     return figure, axis_of
 
 
-def _by_layers(records: Sequence[Record], title: str = "") -> Figure:
+def by_layers(records: Sequence[Record], title: str = "") -> Figure:
     """A measure against the number of Bayesian layers, a panel for each set and measure."""
     figure, axis_of = _grid(records)
     for (dataset, metric), axis in axis_of.items():
-        mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
-        for rule in dict.fromkeys(r.setting["rule"] for r in mine):
+        here = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
+        for rule in dict.fromkeys(r.setting["rule"] for r in here):
             points = sorted(
-                (r.setting["layers"], r.value, _half(r)) for r in mine if r.setting["rule"] == rule
+                (r.setting["layers"], r.value, _half(r)) for r in here if r.setting["rule"] == rule
             )
             at, middle, half = (np.array(a, float) for a in zip(*points, strict=True))
             style: dict[str, Any] = {"color": COLOURS[rule], "label": NAMES[rule]}
@@ -170,17 +180,18 @@ def _by_layers(records: Sequence[Record], title: str = "") -> Figure:
     return figure
 
 
-def _paces(records: Sequence[Record]) -> Figure:
-    return _by_layers(records, "Seconds of a round, median of three times")
+def paces(records: Sequence[Record]) -> Figure:
+    """Seconds of a round by the number of Bayesian layers."""
+    return by_layers(records, "Seconds of a round, median of three times")
 
 
-def _longer(records: Sequence[Record]) -> Figure:
+def longer(records: Sequence[Record]) -> Figure:
     """What the claims are about; the table has the rest."""
     shown = [r for r in records if r.metric in ("accuracy", "ece_fine", "nll")]
-    return _by_layers(shown, f"Five times as much training as in table 1; {_bars(shown)}")
+    return by_layers(shown, f"Five times as much training as in table 1; {_bars(shown)}")
 
 
-def _graphs(records: Sequence[Record]) -> Figure:
+def graphs(records: Sequence[Record]) -> Figure:
     """Calibration and accuracy of neighbourhoods' barycenters, from sparse to dense graphs."""
     measures = list(dict.fromkeys(r.metric for r in records))
     figure, axes = panels(len(measures), width=4.2, height=3.4, most=2, layout="constrained")
@@ -213,15 +224,3 @@ def _graphs(records: Sequence[Record]) -> Figure:
         fontsize=11,
     )
     return figure
-
-
-# How each item is drawn from its records.
-DRAW: dict[str, Callable[[Sequence[Record]], Figure]] = {
-    "figure-1": _toy,
-    "table-1": _by_layers,
-    "figure-3": _by_layers,
-    "figure-4": _paces,
-    "figure-5": _by_layers,
-    "longer": _longer,
-    "graph": _graphs,
-}

@@ -1,6 +1,5 @@
 """Figures of the CVaR-CTA experiments: figure 2 with worst nodes and classes, and our own."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,12 @@ from matplotlib.figure import Figure
 
 from peerwise import metrics
 from peerwise.papers.cvar_cta.items import ALPHA, SWEEP, stage_of
+from peerwise.papers.items import Arrays
 from peerwise.report.axes import band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
-__all__ = ["DRAW", "GRAPHS", "NAMES", "SETS"]
+__all__ = ["GRAPHS", "NAMES", "SETS", "alphas", "losses", "progress", "rare"]
 
-Arrays = dict[str, np.ndarray]
 Tasks = dict[str, Arrays]
 
 # Data sets as people write them.
@@ -83,7 +82,7 @@ def _runs(many: int) -> str:
     return "1 run" if many == 1 else f"{many} runs"
 
 
-def _progress(tasks: Tasks) -> Figure:
+def progress(tasks: Tasks) -> Figure:
     """Mean and worst node against rounds, accuracy by class in the end, and spread of models."""
     places = _by_place(tasks)
     most = max(len(found["accuracy"]) for found in tasks.values())
@@ -125,7 +124,7 @@ def _progress(tasks: Tasks) -> Figure:
     return figure
 
 
-def _alphas(tasks: Tasks) -> Figure:
+def alphas(tasks: Tasks) -> Figure:
     """Accuracy after the last round against alpha."""
     places = _by_place(tasks)
     figure, axes = panels(len(places), width=4.6, height=3.6, layout="constrained", sharey=True)
@@ -154,17 +153,17 @@ def _alphas(tasks: Tasks) -> Figure:
     return figure
 
 
-def _rare(tasks: Tasks) -> Figure:
+def rare(tasks: Tasks) -> Figure:
     """Accuracy on the class that only the seldom heard node has, and on all."""
     graphs = list(dict.fromkeys(name.partition("|")[0] for name in tasks))
     figure, axes = panels(len(graphs), width=5.2, height=4.4, layout="constrained", sharey=True)
     for axis, graph in zip(axes, graphs, strict=False):
         runs = {n.partition("|")[2]: a for n, a in tasks.items() if n.startswith(f"{graph}|")}
         at = np.arange(len(runs))
-        rare = [a["class_accuracy_of_others"][:, -1, 0] for a in runs.values()]
+        its_class = [a["class_accuracy_of_others"][:, -1, 0] for a in runs.values()]
         whole = [a["accuracy"][:, -1, 1:].mean(-1) for a in runs.values()]
         for shift, values, label, colour in (
-            (-0.2, rare, "the class that only node 0 holds", "#c8102e"),
+            (-0.2, its_class, "the class that only node 0 holds", "#c8102e"),
             (0.2, whole, "all classes", "#9aa0a6"),
         ):
             axis.bar(at + shift, [v.mean() for v in values], 0.38, color=colour, label=label)
@@ -184,7 +183,7 @@ def _rare(tasks: Tasks) -> Figure:
     return figure
 
 
-def _losses(tasks: Tasks) -> Figure:
+def losses(tasks: Tasks) -> Figure:
     """Gap of CRC and accuracy of DecDiff against the share of messages that is lost."""
     figure, (gaps, accuracies) = panels(2, width=5.0, height=3.7, layout="constrained")
     lines: dict[tuple[str, str, str], list[tuple[float, np.ndarray]]] = {}
@@ -226,13 +225,3 @@ def _losses(tasks: Tasks) -> Figure:
     gaps.set_ylim(bottom=0)
     figure.suptitle("What loss does: 50 nodes, every link by itself, anew in every round")
     return figure
-
-
-# How each item is drawn.
-DRAW: dict[str, Callable[[Tasks], Figure]] = {
-    **{f"figure-2{letter}": _progress for letter in "abcd"},
-    "order": _progress,
-    "alpha": _alphas,
-    "rare": _rare,
-    "loss": _losses,
-}

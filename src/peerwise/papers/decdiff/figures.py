@@ -3,7 +3,6 @@
 A method has one colour everywhere; a variant of ours has its method's colour and a broken line.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,12 +14,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from peerwise import metrics
+from peerwise.papers.items import Arrays
 from peerwise.report.axes import accuracy_axis, band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
-__all__ = ["DRAW", "NAMES", "SETS"]
+__all__ = ["NAMES", "SETS", "allocation", "boxes", "drop", "graph", "losses", "progress"]
 
-Arrays = dict[str, np.ndarray]
 Tasks = dict[str, Arrays]
 MARKED = 10  # rounds of figure 1 in which aggregation is marked
 DEALS = 3  # replicas of a set that figure 5 shows
@@ -82,7 +81,7 @@ def _level(axis: Any, variant: str, found: Arrays) -> None:
     axis.axhline(found["accuracy"][:, -1].mean(), **{**_style(variant), "ls": ":"}, lw=1.6)
 
 
-def _progress(tasks: Tasks) -> Figure:
+def progress(tasks: Tasks) -> Figure:
     """Accuracy against rounds and bytes, and how far apart the nodes' models are."""
     sets = _by_set(tasks)
     figure, axes = panels(3 * len(sets), width=4.3, height=3.7, layout="constrained")
@@ -147,7 +146,7 @@ def _zigzag(found: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return at, values
 
 
-def _drop(tasks: Tasks) -> Figure:
+def drop(tasks: Tasks) -> Figure:
     """Figure 1: what the first aggregation does to every node."""
     ((name, runs),) = _by_set(tasks).items()
     central = runs.pop("centralised", None)
@@ -202,7 +201,7 @@ def _marks(central: bool) -> dict[str, Any]:
     return told
 
 
-def _graph(tasks: Tasks) -> Figure:
+def graph(tasks: Tasks) -> Figure:
     """Figure 3: the graph, nodes by degree."""
     (found,) = tasks.values()
     graph = nx.Graph()
@@ -226,7 +225,7 @@ def _graph(tasks: Tasks) -> Figure:
     return figure
 
 
-def _allocation(tasks: Tasks) -> Figure:
+def allocation(tasks: Tasks) -> Figure:
     """Figure 4: rows of each class at each node."""
     figure, axes = panels(len(tasks), width=5.2, height=3.4, layout="constrained")
     top = max(found["counts"].max() for found in tasks.values())
@@ -251,7 +250,7 @@ def _allocation(tasks: Tasks) -> Figure:
     return figure
 
 
-def _losses(tasks: Tasks) -> Figure:
+def losses(tasks: Tasks) -> Figure:
     """Figure 5: test loss against rounds, a panel a deal of the rows."""
     deals = [
         (name, runs, r)
@@ -275,7 +274,7 @@ def _losses(tasks: Tasks) -> Figure:
     return figure
 
 
-def _boxes(tasks: Tasks) -> Figure:
+def boxes(tasks: Tasks) -> Figure:
     """Figure 6: accuracy of single nodes after the last round."""
     sets = _by_set(tasks)
     figure, axes = panels(len(sets), width=4.4, height=3.6, layout="constrained")
@@ -308,16 +307,3 @@ def _boxes(tasks: Tasks) -> Figure:
 def _gini(runs: dict[str, Arrays]) -> np.ndarray:
     """Gini index of every deal: all methods are given the same."""
     return next(iter(runs.values()))["gini"]
-
-
-# How each item is drawn.
-DRAW: dict[str, Callable[[Tasks], Figure]] = {
-    "table-2": _progress,
-    "table-3": _progress,
-    "beta": _progress,
-    "figure-1": _drop,
-    "figure-3": _graph,
-    "figure-4": _allocation,
-    "figure-5": _losses,
-    "figure-6": _boxes,
-}
