@@ -166,7 +166,7 @@ def victim(fed, shared_host):
 
 def letter(victim, sender="a", phase=0, t=0, scale=1.0):
     """A letter as a neighbour would write it."""
-    own = next(iter(victim.node.letters(victim.memory, t).values()))
+    own = next(iter(victim.node.letters(victim.memory, 0).values()))
     scaled = jax.tree.map(lambda a: np.asarray(a * np.asarray(scale, a.dtype)), own)
     return victim.format.encode(scaled, Envelope(sender, phase, t))
 
