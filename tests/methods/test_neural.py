@@ -131,7 +131,7 @@ def test_starts_are_common_or_their_own():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_simulate_equals_walk(name):
-    shards, graph = pack(*UNEVEN), topologies.erdos_renyi(N, 0.5, seed=1)
+    shards, graph = pack(*UNEVEN), topologies.erdos_renyi(N, p=0.5, seed=1)
     options = {"rounds": 20, "seed": 3}
     oracle = walk(METHODS[name], shards, graph, **options)
     assert_equal_runs(simulate(METHODS[name], shards, graph, **options), oracle, 1e-4)
