@@ -50,6 +50,8 @@ def pytest_runtest_setup(item):
 # files that take longest, which begin first so that no process works alone in the end
 LONG = (
     "peer/test_faults.py",
+    "papers/test_decdiff_paper.py",
+    "simulate/test_lanes.py",
     "parity/test_runtimes.py",
     "channel/test_channel_laws.py",
     "parity/test_relay_parity.py",
