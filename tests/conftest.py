@@ -22,7 +22,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
-AS_USERS_DO = {"parity", "peer"}  # folders, besides what is marked `optimised`
+# folders and files, besides what is marked `optimised`; test_pools compares with other processes
+AS_USERS_DO = {"parity", "peer", "test_pools.py"}
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 compile_options, optimised = compiler.get_compile_options, False
 
@@ -41,9 +42,10 @@ compiler.get_compile_options = _options
 def pytest_runtest_setup(item):
     """Compile quickly, which is most of the time, unless bits of what users run are compared."""
     global optimised
-    wanted = item.get_closest_marker("optimised") or item.path.parent.name in AS_USERS_DO
-    if bool(wanted) != optimised:
-        optimised = bool(wanted)
+    mark = item.get_closest_marker("optimised")
+    wanted = all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+    if wanted != optimised:
+        optimised = wanted
         jax.clear_caches()
 
 
