@@ -31,6 +31,7 @@ def accuracy(method, loss="cross_entropy"):
     return trained(method, loss)["accuracy"][0, -1].mean()
 
 
+@pytest.mark.optimised  # computes for long
 def test_the_order_of_the_methods():
     """Table 2: what is shared makes the difference, and how."""
     order = ("centralised", "cfa-ge", "dechetero", "cfa", "isolation")
@@ -40,6 +41,7 @@ def test_the_order_of_the_methods():
     assert accuracy("decdiff", "virtual_teacher") > accuracy("cfa")
 
 
+@pytest.mark.optimised
 def test_the_virtual_teacher_lowers_the_loss_of_decdiff():
     """Table 3 and figure 5: soft labels keep a node from learning its own rows by heart."""
     plain, taught = (trained("decdiff", loss)["loss"][0, -1].mean() for loss in LOSSES)
