@@ -1,4 +1,4 @@
-"""What statistics say about rows: probabilities, decisions, reasons, and synthetic rows."""
+"""The classifier of statistics: probabilities, decisions, explanations, and synthetic rows."""
 
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -51,13 +51,13 @@ def _compiled(function: Any, model: Model, static: tuple[int, ...]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """What statistics say about the class of rows; NaN is a value that is not known.
+    """The classifier that statistics define; NaN is an unknown value.
 
     Rows are an array of encoded rows, or a frame in the units of the data, whose columns are found
-    by name (a category that the schema does not have is a value that is not known).
+    by name (a category that the schema does not have is an unknown value).
 
-    What is not known is summed or integrated out, exactly, also where no row that was learnt from
-    lacked anything.
+    Unknown values are summed or integrated out, exactly, even if no row that was learnt from had
+    any.
     """
 
     statistics: "Statistics"
@@ -78,10 +78,10 @@ class Classifier:
             raise BadData(
                 f"rows must have {len(schema.features)} features, got an array of shape {x.shape}"
             )
-        made = self.statistics.made
-        if made.wants == "counts" and np.isnan(x).any():
+        model = self.statistics.made
+        if model.wants == "counts" and np.isnan(x).any():
             raise BadData("counts cannot be missing: a word that is absent counts 0")
-        check_rows(made, x, schema)
+        check_rows(model, x, schema)
         return x
 
     def log_joint(self, x: Rows) -> Array:
@@ -102,7 +102,7 @@ class Classifier:
         return np.asarray(self.statistics.schema.classes)[self.log_joint(x).argmax(1)]
 
     def decide(self, x: Rows, cost: Any) -> Array:
-        """The class of least expected cost, by name; cost[i][j] of saying j where i is true.
+        """The class of least expected cost, by name; cost[i][j] of deciding j where i is true.
 
         A false alarm that costs 1 beside a miss that costs 10: `[[0, 1], [10, 0]]`.
         """
@@ -111,19 +111,19 @@ class Classifier:
         if cost.shape != (len(classes), len(classes)) or not np.isfinite(cost).all():
             raise BadSetting(
                 f"the costs must be finite numbers, {len(classes)} rows (true class) of "
-                f"{len(classes)} (class said), got an array of shape {cost.shape}"
+                f"{len(classes)} (class decided), got an array of shape {cost.shape}"
             )
         return classes[(np.exp(self.log_proba(x)) @ cost).argmin(1)]
 
     def explain(
         self, row: Array, target: str | None = None, against: str | None = None
     ) -> pd.DataFrame:
-        """Why one row is said to be of a class: what each feature adds to the log-odds.
+        """What each feature of one row adds to the log-odds of its class.
 
         The log-odds are of `target` (the most probable class) against another (the next). The line
         "(class)" is what is known before the features: class frequencies and, for a full
         covariance, how wide the classes are. The lines add up to the log-odds, exactly; features
-        come by how much they say, and one that is missing says 0. In a tree a feature adds what it
+        are sorted by how much they add, and a missing one adds 0. In a tree a feature adds what it
         says given its parent, and what children say of a missing parent is counted with it. With
         a full covariance, what two features say together is shared between them.
         """
@@ -145,20 +145,20 @@ class Classifier:
         odds = of_features[0, i] - of_features[0, j]
         order = np.argsort(-np.abs(odds), kind="stable")
         values = decode(x, schema).iloc[0]
-        told = pd.DataFrame(
+        table = pd.DataFrame(
             {
                 "feature": ["(class)", *(schema.features[k].name for k in order)],
                 "value": [None, *(values.iloc[k] for k in order)],
                 "log_odds": [float(of_class[0, i] - of_class[0, j]), *odds[order].tolist()],
             }
         )
-        told.attrs = {
+        table.attrs = {
             "target": names[i],
             "against": names[j],
             "log_odds": float(joint[i] - joint[j]),
             "probability": float(np.exp(joint[i] - np.logaddexp.reduce(joint))),
         }
-        return told
+        return table
 
     def sample(self, rows: int, seed: int = 0, *, encoded: bool = False) -> Any:
         """Synthetic rows drawn from the model: a table in the units of the data, or x and y."""
