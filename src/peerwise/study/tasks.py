@@ -1,4 +1,4 @@
-"""Pieces of work that are not settings: each a function, its arguments, and arrays that it gives.
+"""Tasks, pieces of work that are not cells: a function, its arguments, and arrays that it returns.
 
 What is done is kept in a folder by name and arguments, so that an interrupted run goes on.
 """
@@ -22,7 +22,7 @@ from peerwise.study.pool import spread, usual_workers
 __all__ = ["Task", "kept", "run_tasks"]
 
 Arrays = dict[str, np.ndarray]
-NAME = "task:"  # under which a file says what made it
+NAME = "task:"  # the key under which a file names its task
 
 
 class Task(NamedTuple):
@@ -42,8 +42,8 @@ class Task(NamedTuple):
         module, _, name = self.function.partition(":")
         function = getattr(importlib.import_module(module), name)
         more = {"checkpoint": checkpoint} if "checkpoint" in signature(function).parameters else {}
-        found: Arrays = function(**self.arguments, **more)
-        return found
+        arrays: Arrays = function(**self.arguments, **more)
+        return arrays
 
 
 def _path(folder: Path, task: Task) -> Path:
@@ -65,15 +65,15 @@ def kept(folder: Path, task: Task) -> Arrays | None:
 
 
 def _work(folder: Path, task: Task) -> str | None:
-    """Run and keep one task; what went wrong by the user's making is told."""
+    """Run and keep one task; returns why it failed if the user can mend it, else None."""
     checkpoint = folder / f"{task.key}.unfinished"
     try:
-        found: dict[str, Any] = task.run(checkpoint)
+        arrays: dict[str, Any] = task.run(checkpoint)
     except PeerwiseError as error:
         return str(error)
     buffer = io.BytesIO()
-    found[NAME] = json.dumps([task.function, task.arguments])
-    np.savez_compressed(buffer, **found)
+    arrays[NAME] = json.dumps([task.function, task.arguments])
+    np.savez_compressed(buffer, **arrays)
     write_whole(_path(folder, task), buffer.getvalue())
     checkpoint.unlink(missing_ok=True)
     return None
