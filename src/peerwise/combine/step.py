@@ -1,4 +1,4 @@
-"""DecDiff's step: where a node goes from its own value when it knows its neighbours' mean."""
+"""DecDiff's step: how far a node moves from its own value towards its neighbours' mean."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,8 +27,8 @@ Step: TypeAlias = Callable[[Tree, Tree], Tree]  # own, mean -> value
 def toward(s: float = 1.0, norm: str = "tensor") -> Step:
     """DecDiff (equation 5): own + (mean - own) / (|mean - own| + s), never past the mean.
 
-    A node at distance r moves r / (r + s) < 1 of a unit towards the mean: far ones as much as near
-    ones, so that what a node has learnt is not overwritten. `norm`: of each "tensor" by itself, or
+    A node at distance r moves r / (r + s) < 1 towards the mean: hardly more from afar than from
+    near, so that what a node has learnt is not overwritten. `norm`: of each "tensor" by itself, or
     "global" over all of them.
     """
     if not s >= 1:
@@ -43,8 +43,8 @@ def toward(s: float = 1.0, norm: str = "tensor") -> Step:
             total = sum(jax.tree.leaves(squares))
             squares = jax.tree.map(lambda _: total, squares)
 
-        def move(mine: Array, way: Array, square: Array) -> Array:
-            return mine + way / (jnp.sqrt(square) + s).astype(way.dtype)
+        def move(value: Array, way: Array, square: Array) -> Array:
+            return value + way / (jnp.sqrt(square) + s).astype(way.dtype)
 
         return jax.tree.map(move, own, apart, squares)
 
