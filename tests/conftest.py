@@ -22,7 +22,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
-AS_USERS_DO = {"parity", "peer", "simulate"}  # folders, besides what is marked `optimised`
+AS_USERS_DO = {"parity", "peer"}  # folders, besides what is marked `optimised`
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 compile_options, optimised = compiler.get_compile_options, False
 
@@ -45,6 +45,29 @@ def pytest_runtest_setup(item):
     if bool(wanted) != optimised:
         optimised = bool(wanted)
         jax.clear_caches()
+
+
+# files that take longest, which begin first so that no process works alone in the end
+LONG = (
+    "peer/test_faults.py",
+    "parity/test_runtimes.py",
+    "channel/test_channel_laws.py",
+    "parity/test_relay_parity.py",
+    "methods/test_relay_gd.py",
+    "methods/test_neural.py",
+    "methods/test_relay.py",
+    "methods/test_diffusion_bound.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """By file, the longest first."""
+
+    def place(item):
+        name = "/".join(item.path.parts[-2:])
+        return LONG.index(name) if name in LONG else len(LONG)
+
+    items.sort(key=place)
 
 
 MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond

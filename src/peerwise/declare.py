@@ -420,6 +420,8 @@ _WORDS = {  # pydantic's kinds of errors in the words of this package
     "bool_type": "must be true or false",
     "string_type": "must be a text in quotes",
     "tuple_type": "must be a list",
+    "missing": "must have more entries",
+    "too_long": "must have fewer entries",
     "literal_error": "must be {expected}",
 }
 
@@ -443,7 +445,7 @@ def _checked(o: Option, value: Any, where: tuple[str, ...]) -> Any:
         return value
     value = tuple(value) if isinstance(value, list) else value
     value = value.item() if hasattr(value, "item") else value
-    if o.many and not isinstance(value, tuple):
+    if o.many and value is not None and not isinstance(value, tuple):
         value = (value,)
     from pydantic import ValidationError
 

@@ -146,5 +146,5 @@ def test_a_probability_outside_0_and_1_is_refused(q):
 
 @pytest.mark.parametrize("rounds", [-1, 1.5, True])
 def test_a_delay_is_a_whole_number_of_rounds(rounds):
-    with pytest.raises(BadSetting, match=f"rounds must be a whole number, 0 or more, got {rounds}"):
+    with pytest.raises(BadSetting, match=f"rounds must be .*, got {rounds}"):
         channel.delay(rounds)

@@ -7,7 +7,7 @@ import pytest
 
 from peerwise import topology
 from peerwise.channel import erasure
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting
 
 KEY = jax.random.key(8)
 N = 6
@@ -115,5 +115,5 @@ def test_what_is_no_probability_of_arrival_is_refused(q, by, says):
 
 
 def test_a_kind_of_node_that_does_not_exist_is_refused():
-    with pytest.raises(UnknownName, match="did you mean 'sender'"):
+    with pytest.raises(BadSetting, match="did you mean 'sender'"):
         erasure([0.5], by="senders")

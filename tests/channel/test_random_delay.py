@@ -126,7 +126,7 @@ def test_what_a_node_says_to_itself_is_there_at_once(channel):
 
 @pytest.mark.parametrize("q", [-0.1, 1.1, float("nan"), "0.5", True])
 def test_a_rate_of_arrival_is_a_probability(q):
-    with pytest.raises(BadSetting, match="in each round, must be a number, between 0 and 1, got"):
+    with pytest.raises(BadSetting, match=r"q must be (greater than 0 and at most 1|a number), got"):
         random_delay(q)
 
 
@@ -134,7 +134,7 @@ def test_messages_that_never_arrive_and_other_nonsense_are_refused():
     with pytest.raises(BadSetting, match="q must be greater than 0"):
         random_delay(0)
     for longest in (-1, 1.5, True):
-        with pytest.raises(BadSetting, match="longest must be a whole number, 0 or more"):
+        with pytest.raises(BadSetting, match=r"longest must be (0 or more|a whole number), got"):
             random_delay(0.5, longest)
     with pytest.raises(BadSetting, match="hold must be true or false, got 'yes'"):
         random_delay(0.5, hold="yes")

@@ -204,20 +204,20 @@ def test_spells_too_short_for_chance_are_refused(made):
         made(1.5, 2)
     names = ("good", "bad") if made is bursty else ("up", "down")
     for wrong in (0.5, -1, float("nan"), float("inf"), "5", None, True):
-        with pytest.raises(BadSetting, match=f"{names[0]} must be a number, 1 or more, got"):
+        with pytest.raises(BadSetting, match=f"{names[0]} must be .*, got"):
             made(wrong, 5)
-        with pytest.raises(BadSetting, match=f"{names[1]} must be a number, 1 or more, got"):
+        with pytest.raises(BadSetting, match=f"{names[1]} must be .*, got"):
             made(5, wrong)
 
 
 @pytest.mark.parametrize("q", [-0.1, 1.1, float("nan"), "1"])
 def test_what_is_no_probability_is_refused(q):
     for name in ("q_good", "q_bad"):
-        with pytest.raises(BadSetting, match=f"{name} must be a number, between 0 and 1, got"):
+        with pytest.raises(BadSetting, match=f"{name} must be (between 0 and 1|a number), got"):
             bursty(**{name: q})
 
 
 @pytest.mark.parametrize("node", [-1, 1.5, "a", True])
 def test_a_steady_node_is_a_number(node):
-    with pytest.raises(BadSetting, match="a steady node must be a whole number, 0 or more"):
+    with pytest.raises(BadSetting, match=r"steady .*must be a whole number"):
         churn(steady=[node])

@@ -1,6 +1,8 @@
 """DecentralizedClassifier: scikit-learn's checks, who holds what, the network, Theorem 1."""
 
+import copy
 import pickle
+from functools import cache
 
 import networkx as nx
 import numpy as np
@@ -15,8 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerwise import topology
+from peerwise.declare import declared
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.estimators import DecentralizedClassifier, RiskCalibratedClassifier
+from peerwise.learner import offered
+from peerwise.models.classifier import Classifier
 from peerwise.models.registry import agreed
 from peerwise.topology import graph_of
 
@@ -26,7 +31,7 @@ SITES = np.array(["north", "east", "south", "west"])[np.arange(176) % 4]
 
 def small(**options):
     return DecentralizedClassifier(
-        **{"groups": 4, "rounds": 12, "topology": "ring", "random_state": 0, **options}
+        **{"groups": 4, "rounds": 12, "network": "ring", "random_state": 0, **options}
     )
 
 
@@ -56,9 +61,10 @@ def test_clones_pickles_and_pipelines():
 
 
 def test_it_is_searched_over():
-    search = GridSearchCV(small(), {"lr": [0.05, 0.5]}, cv=2)
+    search = GridSearchCV(small(), {"method": ["isolated", {"name": "crc", "lr": 0.1}]}, cv=2)
     search.fit(X, Y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_params_["method"] in ("isolated", {"name": "crc", "lr": 0.1})
 
 
 def test_groups_are_routed_to_fit_in_cross_validation():
@@ -114,7 +120,7 @@ def test_every_node_has_a_model_and_a_history():
 
 
 def test_the_consensus_is_the_mean_of_all_nodes():
-    model = small(topology="chain").fit(X, Y)
+    model = small(network="chain").fit(X, Y)
     values = [m.statistics.values for m in model.node_models_.values()]
     close(model.consensus_.statistics.values, np.mean(values, 0))
     assert (np.ptp(values, axis=0) > 0).any()  # nodes differ
@@ -131,7 +137,11 @@ def test_a_node_that_does_not_exist_is_refused():
 def test_a_complete_graph_with_oneself_is_centralised_calibration(model):
     """Theorem 1, on equal groups."""
     many = small(
-        model=model, groups=8, topology="complete", include_self=True, lr=0.05, rounds=12
+        method={"name": "crc", "lr": 0.05, "include_self": True},
+        model=model,
+        groups=8,
+        network="complete",
+        rounds=12,
     ).fit(X, Y)
     one = RiskCalibratedClassifier(
         model, start="uniform", lr=0.05, max_iter=12, early_stopping=False, prior_rows=0
@@ -141,7 +151,8 @@ def test_a_complete_graph_with_oneself_is_centralised_calibration(model):
 
 
 def test_learning_together_is_better_than_alone():
-    together, alone, ml = (small(method=m, groups=4).fit(X, Y) for m in ("crc", "isolated", "ml"))
+    methods = ("crc", "isolated", "isolated_ml")
+    together, alone, ml = (small(method=m, groups=4).fit(X, Y) for m in methods)
     last = [m.history_.groupby("round")["train_error"].mean().iloc[-1] for m in (together, alone)]
     assert last[0] < last[1]
     assert (len(ml.history_), ml.messages_) == (0, 0)
@@ -162,13 +173,78 @@ def test_costs_decide_as_the_expected_cost_says():
         careful.set_params(cost=[[0, 1]]).predict(X)
 
 
+# --- every method
+
+TINY = X[::4, :4], Y[::4]  # 44 rows of 4 numbers
+OFFERED = [name for name, known in declared("method").items() if offered(known, "estimator")]
+
+
+@cache
+def tiny(method):
+    return small(method=method, groups=3, rounds=3, network="chain").fit(*TINY)
+
+
+@pytest.mark.parametrize("method", OFFERED)
+def test_every_method_that_needs_no_pooled_rows_is_offered(method):
+    x, y = TINY
+    model = tiny(method)
+    prob = model.predict_proba(x)
+    assert prob.shape == (44, 3)
+    close(prob.sum(1), 1)
+    assert (prob > 0).any(1).all()
+    nodes = [model.predict_proba(x, node=name) for name in model.nodes_]
+    if len(model.history_):  # the history is of the very models that nodes end with
+        last = model.history_.groupby("round")["train_soft_error"]
+        errors = [1 - p[np.arange(44), y].mean() for p in nodes]
+        close(errors, last.get_group(model.history_["round"].max()), 1e-6)
+    if not isinstance(model.consensus_, Classifier):
+        close(prob, np.mean(nodes, 0))
+    place = declared("method")[method].traits.place
+    assert (model.messages_ > 0) == (model.message_bytes_ > 0) == (place != "alone")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(x), prob)
+
+
+def test_what_nodes_keep_decides_what_the_consensus_is():
+    kinds = {m: isinstance(tiny(m).consensus_, Classifier) for m in ("crc", "relay", "decavg")}
+    assert kinds == {"crc": True, "relay": False, "decavg": False}
+
+
+def test_costs_decide_for_networks_of_weights_too():
+    x, _ = TINY
+    plain, cost = tiny("isolated_net"), np.array([[0.0, 1, 9], [1, 0, 9], [90, 90, 0]])
+    expected = (plain.predict_proba(x) @ cost).argmin(1)
+    careful = copy.copy(plain).set_params(cost=cost)
+    np.testing.assert_array_equal(careful.predict(x), expected)
+
+
+def test_networks_of_weights_read_categories_and_no_gaps():
+    x, y = TINY
+    frame = pd.DataFrame(x, columns=list("abcd")).assign(d=np.array(["u", "v"])[y % 2])
+    model = small(method="isolated_net", groups=2, rounds=1).fit(frame, y)
+    assert model.schema_.cardinalities == (0, 0, 0, 2)
+    assert not model.__sklearn_tags__().input_tags.allow_nan
+    with pytest.raises(BadData, match=r"column 'a' has no value in row 0.* fill it in"):
+        model.predict(frame.assign(a=np.nan))
+    with pytest.raises(BadData, match="isolated_net cannot use missing values"):
+        model.fit(frame.assign(d=frame["d"].where(y > 0)), y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.fit(np.where(x > x.mean(), x, np.nan), y)
+
+
+def test_noise_is_drawn_where_a_budget_is_given():
+    quiet = tiny("federated_nb")
+    loud = clone(quiet).set_params(privacy={"epsilon": 1.0}).fit(*TINY)
+    assert (loud.predict_proba(TINY[0]) != quiet.predict_proba(TINY[0])).any()
+
+
 # --- the network
 
 
 def test_a_graph_is_over_the_names_of_the_groups():
     """A path whose order is not that of the names: south - east - west - north."""
     path = nx.path_graph(["south", "east", "west", "north"])
-    model = clone(small(topology=path)).fit(X, Y, groups=SITES)
+    model = clone(small(network=path)).fit(X, Y, groups=SITES)
     names = dict(enumerate(model.nodes_.tolist()))
     made = nx.relabel_nodes(graph_of(model.topology_), names)
     assert {frozenset(e) for e in made.edges} == {frozenset(e) for e in path.edges}
@@ -183,7 +259,7 @@ def test_news_travel_one_edge_a_round():
     changed = {}
     for rounds in (3, 4):
         made = [
-            small(topology=path, rounds=rounds).fit(X, labels, groups=SITES).node_models_
+            small(network=path, rounds=rounds).fit(X, labels, groups=SITES).node_models_
             for labels in (Y, other)
         ]
         changed[rounds] = {
@@ -197,7 +273,7 @@ def test_news_travel_one_edge_a_round():
 
 def test_numbers_as_names_are_sorted_as_numbers():
     groups = np.array([10, 9, 100, 2])[np.arange(176) % 4]
-    model = small(topology=nx.path_graph([100, 2, 10, 9])).fit(X, Y, groups=groups)
+    model = small(network=nx.path_graph([100, 2, 10, 9])).fit(X, Y, groups=groups)
     assert model.nodes_.tolist() == [2, 9, 10, 100]
     made = nx.relabel_nodes(graph_of(model.topology_), dict(enumerate(model.nodes_.tolist())))
     assert {frozenset(e) for e in made.edges} == {
@@ -208,34 +284,40 @@ def test_numbers_as_names_are_sorted_as_numbers():
 
 def test_a_topology_of_another_size_is_refused():
     with pytest.raises(BadSetting, match="the topology has 5 nodes and there are 4 groups"):
-        small(topology=topology.ring(5)).fit(X, Y)
+        small(network=topology.ring(5)).fit(X, Y)
     path = nx.path_graph(["north", "east", "south", "west", "center"])
     with pytest.raises(BadSetting, match=r"the nodes of the graph must be the groups.*center"):
-        small(topology=path).fit(X, Y, groups=SITES)
-    with pytest.raises(BadSetting, match="topology must be a name"):
-        small(topology=3).fit(X, Y)
+        small(network=path).fit(X, Y, groups=SITES)
+    with pytest.raises(BadSetting, match="network must be the name of a topology"):
+        small(network=3).fit(X, Y)
     with pytest.raises(UnknownName, match="did you mean 'ring'"):
-        small(topology="rong").fit(X, Y)
+        small(network="rong").fit(X, Y)
 
 
 def test_a_topology_may_be_given_whole_or_with_options():
-    a = small(topology=topology.ring(4)).fit(X, Y)
-    close(a.predict_proba(X), small(topology="ring").fit(X, Y).predict_proba(X))
-    more = small(groups=8, topology="tree_plus", topology_options={"extra": 3}, rounds=2).fit(X, Y)
+    a = small(network=topology.ring(4)).fit(X, Y)
+    close(a.predict_proba(X), small(network="ring").fit(X, Y).predict_proba(X))
+    more = small(groups=8, network={"topology": "tree_plus", "extra": 3}, rounds=2).fit(X, Y)
     assert more.messages_ == 2 * (7 + 3) * 2
 
 
+LOSSY = {"topology": "ring", "channel": "erasure", "q": 0.5}
+
+
 def test_lost_messages_change_what_is_learnt_but_not_that_it_is():
-    lossy = small(arrival=0.5).fit(X, Y)
+    lossy = small(network=LOSSY).fit(X, Y)
     assert lossy.score(X, Y) > 0.9
     assert (lossy.predict_proba(X) != small().fit(X, Y).predict_proba(X)).any()
     with pytest.raises(BadSetting, match=r"between 0 and 1, got 1\.5"):
-        small(arrival=1.5).fit(X, Y)
+        small(network={**LOSSY, "q": 1.5}).fit(X, Y)
+    ring = {**LOSSY, "topology": topology.ring(4)}  # a graph may lose messages, too
+    close(small(network=ring).fit(X, Y).predict_proba(X), lossy.predict_proba(X))
+    with pytest.raises(BadSetting, match="redraw needs the name of a topology"):
+        small(network={**ring, "redraw": 2}).fit(X, Y)
 
 
 def test_the_same_random_state_gives_the_same_result():
-    options = {"arrival": 0.5}
-    a, b, c = (small(**options | {"random_state": s}).fit(X, Y) for s in (1, 1, 2))
+    a, b, c = (small(network=LOSSY, random_state=s).fit(X, Y) for s in (1, 1, 2))
     np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
     pd.testing.assert_frame_equal(a.history_, b.history_)
     assert (a.predict_proba(X) != c.predict_proba(X)).any()
@@ -245,7 +327,7 @@ def test_the_same_random_state_gives_the_same_result():
 
 
 def test_one_node_calibrates_alone():
-    one = small(groups=1, lr=0.05).fit(X, Y)
+    one = small(groups=1, method={"name": "crc", "lr": 0.05}).fit(X, Y)
     assert one.nodes_.tolist() == [0]
     alone = RiskCalibratedClassifier(
         start="uniform", lr=0.05, max_iter=12, early_stopping=False, prior_rows=0
@@ -260,7 +342,7 @@ def test_more_nodes_than_rows_are_as_many_as_rows():
 
 
 def test_rows_are_dealt_evenly():
-    model = small(groups=5, method="ml").fit(X, Y)
+    model = small(groups=5, method="isolated_ml").fit(X, Y)
     rows = [m.statistics.rows for m in model.node_models_.values()]
     assert sorted(rows) == [35, 35, 35, 35, 36]
 
@@ -285,12 +367,20 @@ def test_groups_that_do_not_say_who_holds_a_row_are_refused(groups, says):
         ({"groups": 0}, BadSetting, "a number of nodes, 1 or more"),
         ({"groups": np.arange(4)}, BadSetting, "an array of owners goes to fit"),
         ({"groups": "site"}, UnknownName, "column that says where a row is held"),
-        ({"rounds": -1}, BadSetting, "rounds must be a whole number, 0 or more, got -1"),
+        ({"rounds": -1}, BadSetting, "rounds must be 0 or more, got -1"),
         ({"rounds": "many"}, BadSetting, "rounds must be a whole number"),
         ({"method": "crd"}, UnknownName, "unknown method 'crd'; did you mean 'crc'"),
-        ({"weigh": "equall"}, UnknownName, "did you mean 'equal'"),
-        ({"lr": 0}, BadSetting, "lr must be greater than 0"),
-        ({"iterations": 0}, BadSetting, "iterations must be 1 or more"),
+        ({"method": {"name": "crc", "rule": "equall"}}, UnknownName, "did you mean 'equal'"),
+        ({"method": {"name": "crc", "lr": 0}}, BadSetting, "lr must be greater than 0"),
+        ({"method": {"name": "crc", "iterations": 0}}, BadSetting, "iterations must be 1 or more"),
+        ({"method": {"name": "crc", "lt": 1}}, UnknownName, "did you mean 'lr'"),
+        ({"method": {"lr": 0.1}}, BadSetting, r"\[method\] has no name"),
+        ({"method": ["crc", "relay"]}, BadSetting, "method is a list.* GridSearchCV"),
+        ({"method": "rc"}, BadSetting, "rc learns from all rows at one place"),
+        ({"method": "logistic_regression"}, BadSetting, "all rows at one place"),
+        ({"privacy": {"epsilon": 1.0}}, BadSetting, "crc adds no noise"),
+        ({"net": "mpl_64"}, UnknownName, "did you mean 'mlp_64'"),
+        ({"precision": "float16"}, BadSetting, "precision must be 'float32' or 'float64'"),
         ({"model": "ldb"}, UnknownName, "did you mean 'lda'"),
     ],
 )
@@ -311,7 +401,8 @@ def test_a_site_that_nobody_named_and_a_site_alone_are_refused():
 @pytest.mark.parametrize("weigh", ["metropolis", "data_size"])
 def test_other_ways_of_weighing_neighbours(weigh):
     uneven = np.minimum(np.arange(176) // 20, 3)
-    made = small(weigh=weigh, topology="star").fit(X, Y, groups=uneven)
+    method = {"name": "crc", "rule": weigh}
+    made = small(method=method, network="star").fit(X, Y, groups=uneven)
     assert made.score(X, Y) > 0.85
 
 
@@ -332,7 +423,7 @@ def test_tan_with_mixed_columns_on_a_tree():
             "c": rng.random(240) < 0.3 + 0.4 * y,
         }
     )
-    tan = small(model="tan", topology="random_tree", groups=6, rounds=30).fit(frame, y)
+    tan = small(model="tan", network="random_tree", groups=6, rounds=30).fit(frame, y)
     whole = agreed(tan.schema_, "tan", tan._encode(frame), y)
     parents = tan.consensus_.statistics.options["parents"]
     assert parents == whole["parents"]

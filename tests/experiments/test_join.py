@@ -28,7 +28,7 @@ def wards(tmp_path_factory):
 
 
 def test_a_site_that_differs_should_stay(wards):
-    found = join(str(wards), "ward", target="ill", topology="complete", by=["sex"], rounds=32)
+    found = join(str(wards), "ward", target="ill", network="complete", by=["sex"], rounds=32)
     assert found.verdicts.loc["odd", "verdict"] == "stay"
     assert found.rows == {"a": 140, "b": 140, "c": 140, "odd": 56}
     assert ("sex", "f") in found.report.index
@@ -46,7 +46,7 @@ def test_small_sites_of_one_kind_gain_together(tmp_path):
     frame["ill"] = ill.astype(int)
     path = tmp_path / "many.csv"
     frame.to_csv(path, index=False)
-    found = join(str(path), "ward", target="ill", topology="complete", rounds=32)
+    found = join(str(path), "ward", target="ill", network="complete", rounds=32)
     assert (found.verdicts["gain"] > 0).mean() > 0.8
     assert (found.verdicts["verdict"] == "stay").sum() <= 1
     assert (found.verdicts["verdict"] == "join").sum() >= 5

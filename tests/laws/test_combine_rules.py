@@ -263,7 +263,8 @@ def test_rules_are_made_once():
 
 def geometric():
     return Mean(
-        combine.equal(True).weigh, Chart(partial(jax.tree.map, jnp.log), partial(jax.tree.map, jnp.exp))
+        combine.equal(True).weigh,
+        Chart(partial(jax.tree.map, jnp.log), partial(jax.tree.map, jnp.exp)),
     )
 
 

@@ -182,7 +182,6 @@ def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
 # --- runtimes and settings
 
 
-@pytest.mark.optimised
 def test_all_runtimes_agree():
     """In the tree exactly; in what is learnt to the rounding of training. One has no rows."""
     parts = np.split(np.arange(20), [6, 11, 11, 16])
@@ -203,7 +202,7 @@ def test_all_runtimes_agree():
 
 def test_a_message_is_the_weights_and_a_constant():
     sizes = [
-        simulate(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 1).message_bytes for m in (relay_gd, decavg)
+        simulate(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 0).message_bytes for m in (relay_gd, decavg)
     ]
     assert sizes == [4 * (NET.size + 11), 4 * (NET.size + 2)]
 
@@ -229,7 +228,7 @@ def test_settings_reach_it_and_others_are_refused():
     found = run(Setting(**small, method_options={"damping": 0.2}))
     assert found.values["test_error"].shape == (1, 1, 3)
     assert Setting(**small, common_start=True).key == Setting(**small).key
-    with pytest.raises(BadSetting, match="method_options of relay_gd"):
+    with pytest.raises(BadSetting, match="option of training 'brake'"):
         run(Setting(**small, method_options={"brake": 0.3}))
     with pytest.raises(BadSetting, match="damping"):
         run(Setting(**small, method_options={"damping": -0.3}))

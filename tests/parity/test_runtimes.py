@@ -127,8 +127,15 @@ def runs(case, precision, **options):
     )
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", CASES)
+def turns():
+    """Every case in one precision, by turns; in the other one with all that takes long."""
+    for place, name in enumerate(CASES):
+        for precision in PRECISIONS:
+            first = list(PRECISIONS)[place % 2] == precision
+            yield pytest.param(name, precision, marks=() if first else pytest.mark.full)
+
+
+@pytest.mark.parametrize(("name", "precision"), list(turns()))
 def test_all_runtimes_agree(name, precision):
     """To rounding when nodes run side by side, to the last bit when they run one by one."""
     oracle, together, exact = runs(CASES[name], precision)

@@ -5,8 +5,10 @@ import pytest
 
 from peerwise import partition
 from peerwise.errors import BadData, BadSetting
+from peerwise.names import entries
 
 CARDINALITIES = (0, 3, 0, 0)  # the last one does not vary
+SHIFTS = [name for name in entries("shift") if name != "none"]
 MOVING = ("feature_skew", "concept_drift")
 
 
@@ -32,11 +34,11 @@ def rows(nodes=6, each=200, seed=0, dtype=float):
 
 def shifted(name, seed=1, strength=0.5, case=None, **options):
     x, y, owned = case or rows()
-    shift = partition.SHIFTS[name]
+    shift = getattr(partition, name)
     return shift(rng(seed), x, y, owned, CARDINALITIES, strength=strength, **options)
 
 
-@pytest.mark.parametrize("name", partition.SHIFTS)
+@pytest.mark.parametrize("name", SHIFTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_strength_0_changes_nothing_at_all(name, dtype):
     x, y, owned = rows(dtype=dtype)
@@ -45,7 +47,7 @@ def test_strength_0_changes_nothing_at_all(name, dtype):
         assert seen.dtype == was.dtype
 
 
-@pytest.mark.parametrize("name", partition.SHIFTS)
+@pytest.mark.parametrize("name", SHIFTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_given_are_left_alone_and_types_stay(name, dtype):
     x, y, owned = rows(dtype=dtype)
@@ -63,7 +65,7 @@ def test_rows_given_are_left_alone_and_types_stay(name, dtype):
     assert sum(changed) == (3 if name == "concept_shift" else 6)
 
 
-@pytest.mark.parametrize("name", partition.SHIFTS)
+@pytest.mark.parametrize("name", SHIFTS)
 def test_the_same_seed_shifts_the_same_and_another_otherwise(name):
     a, b, c = (shifted(name, seed) for seed in (1, 1, 2))
     for one, two in zip(a, b, strict=True):
@@ -157,7 +159,7 @@ def test_labels_may_be_anything_and_rows_of_nobody_stay():
     owned = [np.array([2, 3]), np.zeros(0, int)]
     assert shift_labels(x, y, owned) == ["a", "b", "b", "a", "a", "b"]
     for name in MOVING:
-        seen, _ = partition.SHIFTS[name](rng(), x, y, owned)
+        seen, _ = getattr(partition, name)(rng(), x, y, owned)
         assert (seen != x).ravel().tolist() == [False, False, True, True, False, False]
 
 
@@ -175,7 +177,7 @@ def test_numbers_that_are_whole_may_become_others():
 @pytest.mark.parametrize("name", MOVING)
 def test_what_all_is_missing_stays_missing(name):
     x = np.full((4, 1), np.nan)
-    seen, _ = partition.SHIFTS[name](rng(), x, np.zeros(4, int), [np.arange(4)])
+    seen, _ = getattr(partition, name)(rng(), x, np.zeros(4, int), [np.arange(4)])
     assert np.isnan(seen).all()
 
 
@@ -186,10 +188,10 @@ def test_unshifted_rows_are_the_rows():
     assert seen[1] is y
 
 
-@pytest.mark.parametrize("name", partition.SHIFTS)
+@pytest.mark.parametrize("name", SHIFTS)
 @pytest.mark.parametrize("strength", [-0.1, 10.5, float("nan"), float("inf"), "much", True])
 def test_a_strength_that_makes_no_sense_is_refused(name, strength):
-    with pytest.raises(BadSetting, match="strength must be a number from 0") as caught:
+    with pytest.raises(BadSetting, match=r"strength must be (between 0 and|a number)") as caught:
         shifted(name, strength=strength)
     assert repr(strength) in str(caught.value)
 
@@ -197,15 +199,15 @@ def test_a_strength_that_makes_no_sense_is_refused(name, strength):
 def test_what_a_shift_cannot_do_is_refused():
     with pytest.raises(BadSetting, match="takes 5 classes for each other and the rows have 4"):
         shifted("concept_shift", classes=5)
-    with pytest.raises(BadSetting, match="classes must be a whole number, 2 or more, got 1"):
+    with pytest.raises(BadSetting, match="classes must be 2 or more, got 1"):
         shifted("concept_shift", classes=1)
     x, y, owned = rows()
     for name in MOVING:
-        shift = partition.SHIFTS[name]
+        shift = getattr(partition, name)
         with pytest.raises(BadData, match=f"{name} moves numbers, and all columns are categories"):
             shift(rng(), x, y, owned, (3, 3, 3, 3))
         with pytest.raises(BadData, match="4 columns and there are 2 cardinalities"):
             shift(rng(), x, y, owned, (0, 3))
-    for name in partition.SHIFTS:
+    for name in SHIFTS:
         with pytest.raises(BadSetting, match="no nodes"):
-            partition.SHIFTS[name](rng(), x, y, [])
+            getattr(partition, name)(rng(), x, y, [])

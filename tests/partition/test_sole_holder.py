@@ -51,7 +51,7 @@ def test_the_other_classes_are_dealt_evenly():
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_a_share_is_above_0_and_at_most_1(share):
-    with pytest.raises(BadSetting, match=f"share must be above 0 and at most 1, got {share}"):
+    with pytest.raises(BadSetting, match=f"greater than 0 and at most 1, got {share}"):
         partition.sole_holder(rng(), X, Y, SIZES, share=share)
 
 

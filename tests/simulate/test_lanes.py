@@ -26,6 +26,8 @@ from peerwise.simulate import nodes, simulate
 from peerwise.simulate.schedule import COARSE, STEP, deal_lanes, drawn_together, layout_of
 from peerwise.walk import walk
 
+pytestmark = pytest.mark.optimised  # bits are compared
+
 SIZES = (70, 3, 9, 31, 30, 6)  # more than a factor 20
 N = len(SIZES)
 RING = topologies.ring(N)

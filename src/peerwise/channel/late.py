@@ -8,11 +8,9 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 from jax.tree_util import Partial
 
-from peerwise.channel.loss import Channel, Sent, luck, number
+from peerwise.channel.loss import Channel, Sent, luck
 from peerwise.core import Array, Links
 from peerwise.declare import declares
-from peerwise.errors import BadSetting
-from peerwise.topology.links import whole
 
 __all__ = ["delay", "random_delay"]
 
@@ -59,7 +57,6 @@ def delay(*, rounds: Annotated[int, Ge(0), "how late every message is"] = 1) -> 
     >>> delay(2).lag
     2
     """
-    rounds = whole("rounds", rounds, 0)
     return Channel(Partial(_late, jnp.asarray(rounds, jnp.int32)), lag=rounds)
 
 
@@ -84,12 +81,6 @@ def random_delay(
     >>> random_delay(0.5, longest=3).lag
     3
     """
-    q = number("q, the probability of arrival in each round,", q, 0, 1)
-    if q == 0:
-        raise BadSetting("q must be greater than 0, or no message would ever arrive, got 0")
-    longest = whole("longest", longest, 0)
-    if not isinstance(hold, bool | np.bool_):
-        raise BadSetting(f"hold must be true or false, got {hold!r}")
     law = q * (1 - q) ** np.arange(longest + 1)
     within = (np.cumsum(law) / law.sum())[:-1]  # P(late <= d), d < longest
     numbers = jnp.asarray(within, jnp.float32), jnp.asarray(hold)

@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 
 from peerwise.core import Array, Links
 from peerwise.declare import declares, gives
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting
 from peerwise.topology import Topology
 
 __all__ = [
@@ -236,8 +236,6 @@ def _probabilities(q: Any) -> np.ndarray:
 
 
 def _check_shape(shape: tuple[int, ...], by: str | None) -> None:
-    if by not in (None, "sender", "receiver"):
-        raise UnknownName("by", by, ["sender", "receiver"])
     if by is not None and len(shape) != 1:
         raise BadSetting(f"by='{by}' needs one q for each node, [n], got the shape {shape}")
     if by is None and len(shape) == 1:

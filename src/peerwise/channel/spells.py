@@ -121,8 +121,7 @@ def bursty(
     0
     """
     law = _law(("good", "bad"), good, bad)
-    qs = (number(name, q, 0, 1) for name, q in (("q_good", q_good), ("q_bad", q_bad)))
-    return Channel(Partial(_burst, law, *(jnp.asarray(q, jnp.float32) for q in qs)))
+    return Channel(Partial(_burst, law, *(jnp.asarray(q, jnp.float32) for q in (q_good, q_bad))))
 
 
 @declares("channel")

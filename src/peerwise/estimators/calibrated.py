@@ -1,6 +1,7 @@
 """Risk-based calibration of a generative classifier, as a scikit-learn estimator."""
 
 import warnings
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -19,12 +20,13 @@ from sklearn.utils.validation import (
 )
 
 from peerwise.core import Shard
-from peerwise.errors import BadData, BadSetting
+from peerwise.data.schema import Feature, Schema
+from peerwise.errors import BadData, BadSetting, PeerwiseError
 from peerwise.estimators.columns import as_columns, encoded, learn_schema
 from peerwise.models.algebra import Statistics
-from peerwise.models.classifier import Classifier
+from peerwise.models.classifier import Classifier, least_cost
 from peerwise.models.family import by_class
-from peerwise.models.registry import PLAIN, agreed, check_rows, model_for
+from peerwise.models.registry import agreed, check_rows, is_plain, model_for
 from peerwise.shards import roomy
 from peerwise.update.expectation import em
 from peerwise.update.stopping import calibrated
@@ -39,10 +41,17 @@ class Tabular(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.model != "multinomial"
+        name = self._model_name()
+        plain = name is not None and _is_plain(name)
+        tags.input_tags.allow_nan = name is not None and not (plain and _of_counts(name))
         tags.input_tags.categorical = True
-        tags.input_tags.positive_only = self.model in PLAIN
+        tags.input_tags.positive_only = plain
         return tags
+
+    def _model_name(self) -> str | None:
+        """The name of the generative model that reads the rows, if one does."""
+        name: str = self.model
+        return name
 
     def _labels(self, y: Any) -> Array:
         """y as a column of labels that can be classes."""
@@ -71,13 +80,26 @@ class Tabular(ClassifierMixin, BaseEstimator):
         columns, _ = as_columns(self, X, reset=False)
         return encoded(columns, self.schema_, self.handle_unknown)
 
-    def _decide(self, classifier: Classifier, X: Array) -> Array:
+    def _decide(self, log_prob: Array) -> Array:
+        """The most probable class, or the one of least expected cost."""
         if self.cost is None:
-            chosen = classifier.log_joint(X).argmax(1)
-        else:
-            names = list(self.schema_.classes)
-            chosen = np.array([names.index(c) for c in classifier.decide(X, self.cost)], int)
-        return self.classes_[chosen]
+            return self.classes_[log_prob.argmax(1)]
+        return self.classes_[least_cost(log_prob, self.cost)]
+
+
+def _is_plain(name: Any) -> bool:
+    """Whether the model's numbers stay as they are; of an unknown model, fit says what is wrong."""
+    try:
+        return is_plain(name)
+    except PeerwiseError:
+        return False
+
+
+@cache
+def _of_counts(name: str) -> bool:
+    """Whether a model is of counts, none of which can be missing."""
+    one_number = Schema((Feature("x", "numeric"),), ("no", "yes"))
+    return model_for(one_number, name).wants == "counts"
 
 
 class RiskCalibratedClassifier(Tabular):
@@ -180,7 +202,7 @@ class RiskCalibratedClassifier(Tabular):
         if not hasattr(self, "calibrated_"):
             self._begin(X, y, sample_weight, classes)
             return self
-        if classes is not None and self._told(classes).tolist() != self.classes_.tolist():
+        if classes is not None and self._distinct(classes).tolist() != self.classes_.tolist():
             raise BadData(
                 f"classes={np.asarray(classes).tolist()} is not what the first call to partial_fit "
                 f"had: {self.classes_.tolist()}"
@@ -194,14 +216,21 @@ class RiskCalibratedClassifier(Tabular):
         self.__dict__.pop("calibrated_", None)  # if this fails, there is no half of two fits
         columns, y = self._columns(X, y, reset=True)
         weight = _weights(sample_weight, y)
-        self.classes_ = self._told(y if classes is None else classes)
+        self.classes_ = self._distinct(y if classes is None else classes)
         if not len(self.classes_):
             raise BadData("no row has a label")
-        self.schema_ = learn_schema(columns, self._names(), self.classes_, self, weight)
+        self.schema_ = learn_schema(
+            columns,
+            self._names(),
+            self.classes_,
+            self.categorical_features,
+            weight,
+            not is_plain(self.model),
+        )
         x = encoded(columns, self.schema_, self.handle_unknown)
         codes = self._codes(y)
         options = agreed(self.schema_, self.model, x, codes, weight) | (self.model_options or {})
-        self._made = model_for(self.schema_, self.model, **options)
+        self._built = model_for(self.schema_, self.model, **options)
         self._warn_of_singular(codes)
         self._check_complete(x)
         # a number that never varies says nothing: not even how much of the prior a class has
@@ -255,7 +284,7 @@ class RiskCalibratedClassifier(Tabular):
         check_consistent_length(columns[0], y)
         return columns, y
 
-    def _told(self, classes: Any) -> Array:
+    def _distinct(self, classes: Any) -> Array:
         """Distinct classes in order."""
         classes = np.asarray(classes)
         return np.unique(classes[self._has_label(classes)])
@@ -271,17 +300,17 @@ class RiskCalibratedClassifier(Tabular):
         labelled = self._has_label(y)
         place = {c: i for i, c in enumerate(self.classes_.tolist())}
         codes = np.full(len(y), -1, np.int32)
-        found, code = np.unique(y[labelled], return_inverse=True)
-        unseen = [c for c in found.tolist() if c not in place]
+        labels, code = np.unique(y[labelled], return_inverse=True)
+        unseen = [c for c in labels.tolist() if c not in place]
         if unseen:
             raise BadData(f"the label {unseen[0]!r} is not among the classes: {list(place)}")
-        codes[labelled] = np.array([place[c] for c in found.tolist()], np.int32)[code]
+        codes[labelled] = np.array([place[c] for c in labels.tolist()], np.int32)[code]
         return codes
 
     def _add(self, x: Array, codes: Array, weight: Array) -> None:
         """Add rows to the sums and calibrate on them."""
-        made, held, known = self._made, self.statistics_, codes >= 0
-        check_rows(made, x, self.schema_)
+        model, held, known = self._built, self.statistics_, codes >= 0
+        check_rows(model, x, self.schema_)
         if np.isnan(x).any() and not self.schema_.missing:
             row, column = np.argwhere(np.isnan(x))[0].tolist()
             raise BadData(
@@ -298,8 +327,8 @@ class RiskCalibratedClassifier(Tabular):
                     f"class {self.classes_[absent.argmax()]} has no labelled row to start from; "
                     "label one"
                 )
-            found = em(made, x, codes, weight, prior=held.values, start=sums.values).statistics
-            sums = Statistics(self.schema_, found, self.model, held.options)
+            learnt = em(model, x, codes, weight, prior=held.values, start=sums.values).statistics
+            sums = Statistics(self.schema_, learnt, self.model, held.options)
         self.statistics_ = sums
         self._calibrate(rows, watched)
 
@@ -309,18 +338,18 @@ class RiskCalibratedClassifier(Tabular):
             if self.start == "ml":
                 start = (sums * (1 / self.lr)).values
             else:
-                start = jax.tree.map(np.asarray, self._made.uniform(sums.rows / self.lr, float))
+                start = jax.tree.map(np.asarray, self._built.uniform(sums.rows / self.lr, float))
             if self._moved is not None:  # what earlier batches taught
                 start = jax.tree.map(np.add, start, self._moved)
             patience = self.n_iter_no_change if self.early_stopping else self.max_iter + 1
-            run = calibrated(self._made, int(self.max_iter) if rows.weight.any() else 0)
-            found = run(start, rows, watched, float(self.tol), int(patience))
-            best = jax.tree.map(np.asarray, found.statistics)
+            run = calibrated(self._built, int(self.max_iter) if rows.weight.any() else 0)
+            end = run(start, rows, watched, float(self.tol), int(patience))
+            best = jax.tree.map(np.asarray, end.statistics)
         step = jax.tree.map(np.subtract, best, start)
         earlier = self._moved
         self._moved = step if earlier is None else jax.tree.map(np.add, earlier, step)
-        self.n_iter_ = int(found.iterations)
-        self.loss_curve_ = np.asarray(found.soft_error)[: self.n_iter_ + 1]
+        self.n_iter_ = int(end.iterations)
+        self.loss_curve_ = np.asarray(end.soft_error)[: self.n_iter_ + 1]
         self.calibrated_ = Statistics(self.schema_, best, self.model, sums.options)
 
     def _split(self, x: Array, codes: Array, weight: Array) -> tuple[Shard, Shard]:
@@ -365,7 +394,7 @@ class RiskCalibratedClassifier(Tabular):
     def predict(self, X: Any) -> Array:
         """The most probable class, or the one of least expected cost."""
         x = self._encode(X)
-        return self._decide(self.classifier_, x)
+        return self._decide(self.classifier_.log_proba(x))
 
     def explain(self, row: Any, target: Any = None, against: Any = None) -> Any:
         """What each feature adds to the log-odds of one prediction: see `Classifier.explain`.
@@ -390,13 +419,13 @@ class RiskCalibratedClassifier(Tabular):
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())
-        state.pop("_made", None)  # functions; made again from the schema
+        state.pop("_built", None)  # functions; made again from the schema
         return state
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
         if hasattr(self, "statistics_"):
-            self._made = self.statistics_.made
+            self._built = self.statistics_.made
 
 
 def _weights(given: Any, y: Array) -> Array:

@@ -16,7 +16,6 @@ from sklearn.utils.validation import (
 
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.models.registry import PLAIN
 
 __all__ = ["as_columns", "encoded", "learn_schema"]
 
@@ -39,7 +38,8 @@ def as_columns(estimator: Any, X: Any, *, reset: bool, y: Any = None) -> tuple[l
         return [_column(X.iloc[:, j], X.columns[j]) for j in range(X.shape[1])], y
     nominal = estimator.categorical_features
     dtype = None if _has_text(X) and not isinstance(nominal, str) else "numeric"
-    finite: Any = True if estimator.model == "multinomial" else "allow-nan"
+    gaps = estimator.__sklearn_tags__().input_tags.allow_nan
+    finite: Any = "allow-nan" if gaps else True
     options = {"dtype": dtype, "ensure_all_finite": finite, "reset": reset}
     if y is None:
         X = validate_data(estimator, X, **options)
@@ -81,17 +81,17 @@ def _nominal(given: Any, names: list[str], columns: list[Any]) -> set[int]:
                 f"categorical_features is a mask of {len(chosen)} for {len(names)} features"
             )
         return {j for j, c in enumerate(chosen) if c}
-    found = {j for j, c in enumerate(columns) if not _is_float(c) and isinstance(c, pd.Series)}
+    nominal = {j for j, c in enumerate(columns) if not _is_float(c) and isinstance(c, pd.Series)}
     for c in chosen:
         if isinstance(c, str):
             if c not in names:
                 raise UnknownName("feature", c, names)
-            found.add(names.index(c))
+            nominal.add(names.index(c))
         elif not 0 <= int(c) < len(names):
             raise BadSetting(f"categorical_features names column {c} of {len(names)}")
         else:
-            found.add(int(c))
-    return found
+            nominal.add(int(c))
+    return nominal
 
 
 def _is_float(column: Any) -> bool:
@@ -124,15 +124,17 @@ def learn_schema(
     columns: list[Any],
     names: list[str],
     classes: Array,
-    estimator: Any,
+    categorical: Any,
     weight: Array,
+    standardise: bool,
     without: int | None = None,
 ) -> Schema:
     """A schema of training rows: categories, and center and scale of numbers.
 
-    The column numbered `without` is no feature.
+    `categorical` says which columns are, as the user does. The column numbered `without` is no
+    feature.
     """
-    nominal = _nominal(estimator.categorical_features, names, columns)
+    nominal = _nominal(categorical, names, columns)
     features = []
     missing = False
     for j, (name, column) in enumerate(zip(names, columns, strict=True)):
@@ -149,7 +151,7 @@ def learn_schema(
         known = ~np.isnan(values) & (weight > 0)
         missing |= bool(np.isnan(values).any())
         center, scale = 0.0, 1.0
-        if estimator.model not in PLAIN and known.any():
+        if standardise and known.any():
             share = weight[known] / weight[known].sum()
             center = float(share @ values[known])
             spread = float(np.sqrt(share @ (values[known] - center) ** 2))

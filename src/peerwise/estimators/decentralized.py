@@ -1,6 +1,6 @@
 """A network of nodes that learn from each other, simulated, as a scikit-learn estimator."""
 
-from numbers import Integral
+from collections.abc import Mapping
 from typing import Any, Self
 
 import jax
@@ -12,117 +12,184 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from peerwise import metrics, topology
-from peerwise.agreement import tan_structure
-from peerwise.channel import erasure, perfect
-from peerwise.core import Method
-from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.agreement import phase_options
+from peerwise.core import Tree
+from peerwise.declare import Varies, find
+from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
 from peerwise.estimators.calibrated import Tabular
 from peerwise.estimators.columns import as_columns, encoded, learn_schema
-from peerwise.methods import crc, isolated, ml
+from peerwise.estimators.network_model import NetworkModel
+from peerwise.learner import Cell, World, assemble, cell, offered
+from peerwise.learner.assemble import make_links
+from peerwise.learner.world import as_read, is_plain
 from peerwise.models.algebra import Statistics
 from peerwise.models.classifier import Classifier
-from peerwise.models.family import Model
-from peerwise.models.registry import agreed, check_rows, model_for
-from peerwise.shards import Shards, pack
+from peerwise.models.registry import agreed, first_phase, model_for
+from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.topology import Topology
 
 __all__ = ["DecentralizedClassifier"]
 
 Array = npt.NDArray[Any]
-METHODS = ("crc", "isolated", "ml")
 RECORDS = 12  # rounds in the history, spread over the run
 
 
 class DecentralizedClassifier(Tabular):
-    """Nodes that hold their own rows and tell their neighbours statistics, each with its model.
+    """Nodes that hold their own rows and learn from what their neighbours tell them.
+
+    What a run file says in sections is said in parameters here: a name, or a dictionary with a name
+    and options, such as `{"name": "crc", "lr": 0.1}`. `peerwise list` shows names and options.
 
     Parameters
     ----------
-    method : "crc" (collaborative risk-based calibration), "isolated" or "ml" (each node alone).
-    model, model_options : the classifier, as in RiskCalibratedClassifier.
-    topology : a name (`peerwise list topologies`), a networkx graph (over the groups), or a
-        `peerwise.topology.Topology`.
-    topology_options : e.g. {"extra": 10} for "tree_plus".
+    method : how nodes learn: "crc" (collaborative risk-based calibration), "relay", "decavg",
+        "isolated" (each node alone), or any other method that does not need all rows at one place.
+    model : the classifier of a method that learns statistics, as in RiskCalibratedClassifier.
+    net : the network of a method that trains weights.
+    network : who hears whom: the name of a topology, a dictionary such as
+        {"topology": "tree_plus", "extra": 10, "channel": "erasure", "q": 0.7}, a networkx graph
+        over the groups, or a `peerwise.topology.Topology`. A graph may also be the "topology" of a
+        dictionary.
+    privacy : the budget of a method that releases noised statistics, as in {"epsilon": 1.0}.
+    rounds : how often nodes tell their neighbours what they know.
     groups : which node holds a row: the name of a column of X that says so (and is then no
         feature), or a number of nodes to which rows are dealt at random. `fit` takes an array
         `groups` of one entry a row instead, which goes before.
-    rounds, lr, iterations, weigh, include_self : as in `peerwise.methods.crc`.
-    arrival : probability that a message arrives.
     categorical_features, handle_unknown, cost : as in RiskCalibratedClassifier.
-    random_state : of the graph, the dealing and the losses.
+    random_state : of the graph, the dealing, the losses and whatever else is drawn.
+    precision : "float64" or "float32".
 
     Center, scale and categories are public: they come from all rows. TAN's structure is agreed by
     the nodes themselves, from exactly summed counts.
 
     Attributes
     ----------
-    nodes_ : the groups, in order. node_models_ : group -> Classifier on encoded rows.
-    consensus_ : the classifier of the mean of all nodes' statistics, which `predict` uses.
+    nodes_ : the groups, in order. node_models_ : group -> the model of its node, whose `log_proba`
+        reads encoded rows; a `Classifier` where the node keeps plain statistics.
+    consensus_ : what `predict` uses: the classifier of the mean of all nodes' statistics or, where
+        nodes keep anything else, the mean of all nodes' probabilities.
     history_ : a table of errors on all training rows by round and node.
     topology_ : the network. message_bytes_, messages_ : of one message; how many were sent.
     """
 
     def __init__(
         self,
-        method: str = "crc",
+        method: Any = "crc",
         *,
-        model: str = "naive_bayes",
-        model_options: dict[str, Any] | None = None,
-        topology: Any = "random_tree",
-        topology_options: dict[str, Any] | None = None,
-        groups: Any = 8,
+        model: Any = "naive_bayes",
+        net: Any = "mlp_64",
+        network: Any = "random_tree",
+        privacy: Any = None,
         rounds: int = 64,
-        lr: float = 0.05,
-        iterations: int = 1,
-        weigh: str = "equal",
-        include_self: bool = False,
-        arrival: float = 1.0,
+        groups: Any = 8,
         categorical_features: Any = "from_dtype",
         handle_unknown: str = "error",
         cost: Any = None,
         random_state: Any = None,
+        precision: str = "float64",
     ):
         self.method = method
         self.model = model
-        self.model_options = model_options
-        self.topology = topology
-        self.topology_options = topology_options
-        self.groups = groups
+        self.net = net
+        self.network = network
+        self.privacy = privacy
         self.rounds = rounds
-        self.lr = lr
-        self.iterations = iterations
-        self.weigh = weigh
-        self.include_self = include_self
-        self.arrival = arrival
+        self.groups = groups
         self.categorical_features = categorical_features
         self.handle_unknown = handle_unknown
         self.cost = cost
         self.random_state = random_state
+        self.precision = precision
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Let the nodes learn; `groups` [m] says which node holds each row."""
-        if self.method not in METHODS:
-            raise UnknownName("method", self.method, METHODS)
-        rounds: Any = self.rounds
-        if not isinstance(rounds, Integral) or rounds < 0:
-            raise BadSetting(f"rounds must be a whole number, 0 or more, got {rounds!r}")
         self.__dict__.pop("consensus_", None)  # if this fails, there is no half of two fits
-        columns, y = as_columns(self, X, reset=True, y=self._labels(y))
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
+        described = self._cell(seed)
+        columns, y = as_columns(self, X, reset=True, y=self._labels(y))
         owner = self._owners(columns, len(y), groups, rng)
         self.classes_ = np.unique(y)
         self.nodes_, code = np.unique(owner, return_inverse=True)
         self.schema_ = learn_schema(
-            columns, self._names(), self.classes_, self, np.ones(len(y)), self._site()
+            columns,
+            self._names(),
+            self.classes_,
+            self.categorical_features,
+            np.ones(len(y)),
+            not is_plain(described),
+            self._site(),
         )
         x = encoded(self._without_site(columns), self.schema_, self.handle_unknown)
         codes = np.searchsorted(self.classes_, y).astype(np.int32)
         owned = [np.flatnonzero(code == i) for i in range(len(self.nodes_))]
-        self.topology_ = self._network(len(owned), seed)
-        self._learn(x, codes, pack(x, codes, owned), seed)
+        links = self._links(described, len(owned))
+        world = World(x, codes, owned, self.schema_, len(owned), len(codes), seed, links=links)
+        self._learn(described, as_read(described, world))
         return self
+
+    def _cell(self, seed: int) -> Cell:
+        """What is to be learnt, as the learner describes it."""
+        run = {"rounds": self.rounds, "seed": seed, "precision": self.precision}
+        raw = {"method": self.method, "model": self.model, "net": self.net, "run": run}
+        raw["network"] = self._network()[0]
+        if self.privacy is not None:
+            raw["privacy"] = self.privacy
+        try:
+            described = cell(raw)
+        except Varies as varies:
+            raise BadSetting(
+                f"{varies} is a list, and a network learns in one way; give one value, or try all "
+                "with GridSearchCV"
+            ) from None
+        name = described.method.name
+        if not offered(described.method, "estimator"):
+            raise BadSetting(
+                f"{name} learns from all rows at one place, and the nodes of a network hold their "
+                "own; take another method, such as crc, relay or isolated"
+            )
+        if self.privacy is not None and "privacy" not in described:
+            raise BadSetting(f"{name} adds no noise and does not read privacy: leave it out")
+        return described
+
+    def _network(self) -> tuple[Any, Any]:
+        """The section of the network without a graph that was built in Python, and that graph."""
+        given = self.network
+        if isinstance(given, nx.Graph | Topology):
+            return {}, given
+        if isinstance(given, Mapping):
+            graph = given.get("topology")
+            if not isinstance(graph, nx.Graph | Topology):
+                return given, None
+            for key in ("push", "redraw"):
+                if given.get(key):
+                    raise BadSetting(f"{key} needs the name of a topology, not a graph")
+            return {key: value for key, value in given.items() if key != "topology"}, graph
+        if not isinstance(given, str):
+            raise BadSetting(
+                "network must be the name of a topology, a dictionary, a networkx graph or a "
+                f"Topology, got {given!r}"
+            )
+        return given, None
+
+    def _links(self, described: Cell, n: int) -> Topology | None:
+        """Who hears whom, where it does not have to be drawn."""
+        graph = self._network()[1]
+        if graph is None:
+            return topology.alone(1) if n == 1 else None
+        if isinstance(graph, nx.Graph):
+            odd = set(graph.nodes) ^ set(self.nodes_.tolist())
+            if odd:
+                raise BadSetting(
+                    "the nodes of the graph must be the groups; "
+                    f"only one of the two has {sorted(map(str, odd))[0]}"
+                )
+            return topology.from_graph(graph)
+        if graph.n != n:
+            raise BadSetting(f"the topology has {graph.n} nodes and there are {n} groups")
+        given: Topology = graph
+        return given
 
     def _site(self) -> int | None:
         """Which column says where a row is held, if one does."""
@@ -166,90 +233,64 @@ class DecentralizedClassifier(Tabular):
             raise BadData("groups mix text and numbers; make them all one or the other")
         return owner
 
-    def _network(self, n: int, seed: int) -> Topology:
-        given = self.topology
-        if isinstance(given, str):
-            options = self.topology_options or {}
-            made = topology.alone(1) if n == 1 else topology.named(given, n, seed, **options)
-        elif isinstance(given, nx.Graph):
-            if set(given.nodes) != set(self.nodes_.tolist()):
-                odd = set(given.nodes) ^ set(self.nodes_.tolist())
-                raise BadSetting(
-                    "the nodes of the graph must be the groups; "
-                    f"only one of the two has {sorted(map(str, odd))[0]}"
-                )
-            made = topology.from_graph(given)
-        elif isinstance(given, Topology):
-            made = given
-        else:
-            raise BadSetting(f"topology must be a name, a networkx graph or a Topology: {given!r}")
-        if made.n != n:
-            raise BadSetting(f"the topology has {made.n} nodes and there are {n} groups")
-        return topology.metropolis(made) if self.weigh == "metropolis" else made
-
-    def _agreed(self, x: Array, codes: Array, shards: Shards, seed: int) -> dict[str, Any]:
-        if self.model == "tan" and self.method == "crc":
-            classes = len(self.classes_)
-            parents = tan_structure(
-                shards, self.topology_, self.schema_.cardinalities, classes, seed
-            )
-            found: dict[str, Any] = {"parents": tuple(parents.tolist())}
-        else:
-            found = agreed(self.schema_, self.model, x, codes)
-        return found | (self.model_options or {})
-
-    def _learn(self, x: Array, codes: Array, shards: Shards, seed: int) -> None:
-        options = self._agreed(x, codes, shards, seed)
-        made = model_for(self.schema_, self.model, **options)
-        check_rows(made, x, self.schema_)
-        rounds = 0 if self.method == "ml" else int(self.rounds)
+    def _learn(self, described: Cell, world: World) -> None:
+        described = _settled(described, world)
+        parts = assemble(described, world)
+        rounds, names = described["run"]["rounds"], self.nodes_.tolist()
         at = sorted({int(r) for r in np.geomspace(1, rounds, RECORDS).round()}) if rounds else []
         run = simulate(
-            self._rule(made, len(codes), shards.n),
-            shards,
-            self.topology_,
+            parts.method,
+            parts.shards,
+            parts.links,
             rounds,
-            seed=seed,
+            seed=world.seed,
             at=at,
-            probe=metrics.errors("train", x, codes),
-            channel=perfect() if self.arrival == 1 else erasure(self.arrival),
-            precision="float64",
+            probe=metrics.errors("train", world.x, world.y),
+            channel=parts.channel,
+            precision=described["run"]["precision"],
         )
-        values = jax.tree.map(np.asarray, run.state.value)
+        self.topology_ = parts.links
+        silent = described.method.traits.place == "alone"
+        self.message_bytes_ = 0 if silent else run.message_bytes
+        self.messages_ = run.messages
+        self.history_ = _table(at, run.history, names)
+        self._keep(described, world, jax.tree.map(np.asarray, run.state.value), names)
 
-        def classifier(pick: Any) -> Classifier:
-            mine = jax.tree.map(pick, values)
-            return Statistics(self.schema_, mine, self.model, options).to_classifier()
+    def _keep(self, described: Cell, world: World, values: Tree, names: list[Any]) -> None:
+        """Make models of what the nodes ended with."""
+        parts: list[Any] = [jax.tree.map(lambda a, i=i: a[i], values) for i in range(len(names))]
+        if _plain_statistics(described, self.schema_, parts[0]):
+            table = dict(described["model"])
+            name = table.pop("name")
 
-        names = self.nodes_.tolist()
-        self.node_models_ = {name: classifier(lambda a, i=i: a[i]) for i, name in enumerate(names)}
-        self.consensus_ = classifier(lambda a: a.mean(0))
-        self.message_bytes_, self.messages_ = run.message_bytes, run.messages
-        self.history_ = self._told(at, run.history, names)
+            def classifier(value: Tree) -> Classifier:
+                return Statistics(self.schema_, value, name, table).to_classifier()
 
-    def _rule(self, made: Model, rows: int, nodes: int) -> Method:
-        if self.method == "ml":
-            return ml(made)
-        if self.method == "isolated":
-            return isolated(made, lr=self.lr, iterations=self.iterations)
-        return crc(
-            made,
-            lr=self.lr,
-            rows=rows,
-            nodes=nodes,
-            iterations=self.iterations,
-            include_self=self.include_self,
-            weigh=self.weigh,
-        )
+            models: list[Any] = [classifier(value) for value in parts]
+            consensus: Any = classifier(jax.tree.map(lambda a: a.mean(0), values))
+        else:
+            empty = world._replace(x=world.x[:0], y=world.y[:0], owned=[])
+            consensus = NetworkModel(described, empty, self.topology_, values)
+            models = [
+                NetworkModel(
+                    described,
+                    empty,
+                    self.topology_,
+                    jax.tree.map(lambda a, i=i: a[i : i + 1], values),
+                )
+                for i in range(len(names))
+            ]
+        self.node_models_ = dict(zip(names, models, strict=True))
+        self.consensus_ = consensus
 
-    @staticmethod
-    def _told(at: list[int], history: dict[str, Any], names: list[Any]) -> pd.DataFrame:
-        grid = pd.MultiIndex.from_product([at, names], names=["round", "node"])
-        seen = history.get("adapt", {}) if at else {}
-        flat = {name: np.asarray(value).reshape(-1) for name, value in seen.items()}
-        return pd.DataFrame(flat, index=grid).reset_index()
+    def _model_name(self) -> str | None:
+        try:
+            known = find("method", _name(self.method))
+        except PeerwiseError:  # fit says what is wrong with it
+            return None
+        return _name(self.model) if known.learns == "model" else None
 
-    def _of(self, node: Any) -> Classifier:
+    def _of(self, node: Any) -> Any:
         check_is_fitted(self, "consensus_")
         if node is None:
             return self.consensus_
@@ -264,7 +305,8 @@ class DecentralizedClassifier(Tabular):
 
     def predict_log_proba(self, X: Any, node: Any = None) -> Array:
         """log p(y | x) of the consensus, or of one node's model."""
-        return self._of(node).log_proba(self._encode(X))
+        log_prob: Array = self._of(node).log_proba(self._encode(X))
+        return log_prob
 
     def predict_proba(self, X: Any, node: Any = None) -> Array:
         """p(y | x) of the consensus, or of one node's model."""
@@ -272,4 +314,42 @@ class DecentralizedClassifier(Tabular):
 
     def predict(self, X: Any, node: Any = None) -> Array:
         """The class that the consensus, or one node's model, says."""
-        return self._decide(self._of(node), self._encode(X))
+        return self._decide(self.predict_log_proba(X, node))
+
+
+def _name(section: Any) -> Any:
+    """The name in a section, in its short form or not."""
+    return section.get("name") if isinstance(section, Mapping) else section
+
+
+def _settled(described: Cell, world: World) -> Cell:
+    """The cell with what its model must agree upon: a first phase of the network, if it has one."""
+    if "model" not in described:
+        return described
+    phase = first_phase(described["model"], world.schema)
+    if phase is None:
+        return described
+    if described.method.traits.place == "alone" or phase.public:
+        options = agreed(world.schema, described["model"]["name"], world.x, world.y)
+    else:
+        shards, links = pack(world.x, world.y, world.owned), make_links(described, world)
+        options = phase_options(phase, shards, links, world.seed)
+    return described.changed(model=options)
+
+
+def _plain_statistics(described: Cell, schema: Any, value: Tree) -> bool:
+    """Whether a node's value is the statistics of its model and nothing else."""
+    if "model" not in described:
+        return False
+    table = dict(described["model"])
+    model = model_for(schema, table.pop("name"), **table)
+    expected = jax.eval_shape(lambda: model.uniform(1.0, float))
+    return jax.tree.map(np.shape, expected) == jax.tree.map(np.shape, value)
+
+
+def _table(at: list[int], history: dict[str, Any], names: list[Any]) -> pd.DataFrame:
+    """What was recorded, a line for every round and node."""
+    grid = pd.MultiIndex.from_product([at, names], names=["round", "node"])
+    recorded = history.get("adapt", {}) if at else {}
+    flat = {name: np.asarray(value).reshape(-1) for name, value in recorded.items()}
+    return pd.DataFrame(flat, index=grid).reset_index()

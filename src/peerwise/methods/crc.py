@@ -37,8 +37,11 @@ def sample_size(m0: float | None, lr: float, rows: int | None, nodes: int | None
     """m0 as given, or the one that moves the statistics of a mean node by lr a round."""
     if m0 is not None:
         return m0
-    if not rows or not nodes:
-        raise BadSetting("the rows of the whole network are not known, so lr gives no m0: give m0")
+    if rows is None or nodes is None or min(rows, nodes) < 1:
+        raise BadSetting(
+            f"lr needs how many rows and nodes the network has, got {rows} and {nodes}; give them, "
+            "or m0"
+        )
     return rows / (lr * nodes)
 
 

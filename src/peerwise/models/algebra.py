@@ -38,10 +38,10 @@ class Statistics:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", resolved(self.model, self.options))
-        made = self.made
-        want: Any = (made.classes, made.size)
-        if made.shared:
-            want = {"classes": want, "shared": (made.shared,)}
+        built = self.made
+        want: Any = (built.classes, built.size)
+        if built.shared:
+            want = {"classes": want, "shared": (built.shared,)}
         values = self.values
         got = {k: a.shape for k, a in values.items()} if isinstance(values, dict) else values.shape
         if got != want:
@@ -69,8 +69,8 @@ class Statistics:
         """
         x, y = np.asarray(x, float).reshape(-1, len(schema.features)), np.asarray(y, np.int32)
         options = {**agreed(schema, model, x, y, weight), **options}
-        made = model_for(schema, model, **options)
-        check_rows(made, x, schema)
+        built = model_for(schema, model, **options)
+        check_rows(built, x, schema)
         if not schema.missing and np.isnan(x).any():
             row, column = np.argwhere(np.isnan(x))[0].tolist()
             raise BadData(
@@ -79,7 +79,7 @@ class Statistics:
             )
         weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
         with jax.enable_x64(True):
-            sums = family.statistics(made, jax.numpy.asarray(x), y, weight)
+            sums = family.statistics(built, jax.numpy.asarray(x), y, weight)
             return cls(schema, jax.tree.map(np.asarray, sums), model, options)
 
     @classmethod
@@ -104,9 +104,9 @@ class Statistics:
         the Gaussian part, with kappa = rows, 2 beta = rows std^2, 2 alpha = rows - 3 (the joint
         mode; for a covariance of d features, nu = rows - d - 2 and Psi = rows diag(std^2)).
         """
-        for told, least in ((rows, 0), (0 if categories is None else categories, 0)):
-            if not least <= told < np.inf:
-                raise BadSetting(f"pseudo-rows must be 0 or more, got {told}")
+        for pseudo_rows in (rows, 0 if categories is None else categories):
+            if not 0 <= pseudo_rows < np.inf:
+                raise BadSetting(f"pseudo-rows must be 0 or more, got {pseudo_rows}")
         names = [f.name for f in schema.features]
         numeric = [f.name for f in schema.features if f.kind == "numeric"]
         for name in [*(mean or {}), *(std or {})]:
@@ -121,9 +121,9 @@ class Statistics:
         units = [(f.center, f.scale) for f in schema.features]
         at = [((mean or {}).get(n, c) - c) / s for n, (c, s) in zip(names, units, strict=True)]
         wide = [(std or {}).get(n, s) / s for n, (_, s) in zip(names, units, strict=True)]
-        made = model_for(schema, model, **options)
+        built = model_for(schema, model, **options)
         with jax.enable_x64(True):
-            sums = made.prior(float(rows), np.array(at), np.array(wide) ** 2, categories)
+            sums = built.prior(float(rows), np.array(at), np.array(wide) ** 2, categories)
             return cls(schema, jax.tree.map(np.asarray, sums), model, options)
 
     @property
@@ -141,11 +141,11 @@ class Statistics:
         if difference is not None:
             raise BadData(f"statistics of different schemas do not add up: {difference}")
         for name in sorted({*self.options, *other.options}):
-            mine, theirs = self.options.get(name), other.options.get(name)
-            if mine != theirs:
+            ours, theirs = self.options.get(name), other.options.get(name)
+            if ours != theirs:
                 raise BadData(
                     f"statistics of different {self.model} models do not add up: {name} is "
-                    f"{mine} here and {theirs} there"
+                    f"{ours} here and {theirs} there"
                 )
 
     def __add__(self, other: "Statistics") -> "Statistics":

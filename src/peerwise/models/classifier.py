@@ -20,7 +20,7 @@ from peerwise.shards import roomy
 if TYPE_CHECKING:
     from peerwise.models.algebra import Statistics
 
-__all__ = ["Classifier"]
+__all__ = ["Classifier", "least_cost"]
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[Any] | pd.DataFrame
@@ -47,6 +47,18 @@ def _describe(model: Model, s: Any) -> Any:
 def _compiled(function: Any, model: Model, static: tuple[int, ...]) -> Any:
     """The same function of the same model is compiled once."""
     return jax.jit(partial(function, model), static_argnums=static)
+
+
+def least_cost(log_prob: Array, cost: Any) -> Array:
+    """The code of the class of least expected cost; cost[i][j] of saying j where i is true."""
+    classes, cost = log_prob.shape[1], np.asarray(cost, float)
+    if cost.shape != (classes, classes) or not np.isfinite(cost).all():
+        raise BadSetting(
+            f"the costs must be finite numbers, {classes} rows (true class) of {classes} (class "
+            f"said), got an array of shape {cost.shape}"
+        )
+    chosen: Array = (np.exp(log_prob) @ cost).argmin(1)
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +90,10 @@ class Classifier:
             raise BadData(
                 f"rows must have {len(schema.features)} features, got an array of shape {x.shape}"
             )
-        made = self.statistics.made
-        if made.wants == "counts" and np.isnan(x).any():
+        model = self.statistics.made
+        if model.wants == "counts" and np.isnan(x).any():
             raise BadData("counts cannot be missing: a word that is absent counts 0")
-        check_rows(made, x, schema)
+        check_rows(model, x, schema)
         return x
 
     def log_joint(self, x: Rows) -> Array:
@@ -106,14 +118,7 @@ class Classifier:
 
         A false alarm that costs 1 beside a miss that costs 10: `[[0, 1], [10, 0]]`.
         """
-        classes = np.asarray(self.statistics.schema.classes)
-        cost = np.asarray(cost, float)
-        if cost.shape != (len(classes), len(classes)) or not np.isfinite(cost).all():
-            raise BadSetting(
-                f"the costs must be finite numbers, {len(classes)} rows (true class) of "
-                f"{len(classes)} (class said), got an array of shape {cost.shape}"
-            )
-        return classes[(np.exp(self.log_proba(x)) @ cost).argmin(1)]
+        return np.asarray(self.statistics.schema.classes)[least_cost(self.log_proba(x), cost)]
 
     def explain(
         self, row: Array, target: str | None = None, against: str | None = None
@@ -145,20 +150,20 @@ class Classifier:
         odds = of_features[0, i] - of_features[0, j]
         order = np.argsort(-np.abs(odds), kind="stable")
         values = decode(x, schema).iloc[0]
-        told = pd.DataFrame(
+        reasons = pd.DataFrame(
             {
                 "feature": ["(class)", *(schema.features[k].name for k in order)],
                 "value": [None, *(values.iloc[k] for k in order)],
                 "log_odds": [float(of_class[0, i] - of_class[0, j]), *odds[order].tolist()],
             }
         )
-        told.attrs = {
+        reasons.attrs = {
             "target": names[i],
             "against": names[j],
             "log_odds": float(joint[i] - joint[j]),
             "probability": float(np.exp(joint[i] - np.logaddexp.reduce(joint))),
         }
-        return told
+        return reasons
 
     def sample(self, rows: int, seed: int = 0, *, encoded: bool = False) -> Any:
         """Synthetic rows drawn from the model: a table in the units of the data, or x and y."""

@@ -74,7 +74,7 @@ def dirichlet_by_class(
     takes. Classes are dealt in turn; a node that already holds its even part of all rows gets none
     of the next ones, and the whole is drawn again until each node has `least` rows or more.
 
-    Of `sizes` only the number of nodes and the sum count (`OWN_SIZES`).
+    Of `sizes` only the number of nodes and the sum count.
 
     >>> x, y = np.zeros((900, 1)), np.arange(900) % 3
     >>> rows = dirichlet_by_class(np.random.default_rng(0), x, y, np.full(9, 100))
@@ -84,7 +84,7 @@ def dirichlet_by_class(
     _positive(alpha)
     sizes = checked(x, y, sizes)
     nodes, total = sizes.size, int(sizes.sum())
-    if nodes * whole("least", least, 0) > total:
+    if nodes * least > total:
         raise BadSetting(
             f"{nodes} nodes of {least} rows or more need {nodes * least} rows, got {total}; "
             "take fewer nodes, more rows or a smaller `least`"
@@ -156,7 +156,7 @@ def zipf(
     range, while that of the nodes' totals is near 0.4 (`gini_by_class`, `gini_of_totals`).
 
     Of `sizes` only the number of nodes and the sum count: how many rows a node gets follows from
-    the draw (`OWN_SIZES`). Where the table has more rows, each class is thinned in proportion.
+    the draw. Where the table has more rows, each class is thinned in proportion.
 
     >>> x, y = np.zeros((900, 1)), np.arange(900) % 3
     >>> rows = zipf(np.random.default_rng(0), x, y, np.full(30, 30))
@@ -167,7 +167,7 @@ def zipf(
     _range(gini)
     classes, code = np.unique(y, return_inverse=True)
     held = apportion(np.bincount(code), int(sizes.sum()))  # rows of each class that are dealt
-    needed = sizes.size * whole("least", least, 0)
+    needed = sizes.size * least
     if (held < needed).any():
         rare = int(np.argmin(held))
         raise BadData(

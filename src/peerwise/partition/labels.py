@@ -53,8 +53,6 @@ def mixed(
     ...  mixed(np.random.default_rng(0), x, y, np.array([2, 2]))]
     [[1, 3], [0, 2]]
     """
-    if not 0 <= homo_ratio <= 1:
-        raise BadSetting(f"homo_ratio must be between 0 and 1, got {homo_ratio!r}")
     sizes = checked(x, y, sizes)
     alike = np.floor(homo_ratio * sizes + 1e-9).astype(np.int64)  # 0.29 * 100 is below 29
     used = rng.permutation(len(y))[: sizes.sum()]
@@ -83,8 +81,6 @@ def sole_holder(
     >>> [int((y[mine] == 0).sum()) for mine in rows]
     [1, 0, 0]
     """
-    if not 0 < share <= 1:
-        raise BadSetting(f"share must be above 0 and at most 1, got {share!r}")
     sizes, y = checked(x, y, sizes), np.asarray(y)
     if not sizes[0]:
         raise BadSetting("node 0 is to hold a class and has no rows; give it 1 or more")

@@ -113,21 +113,21 @@ def private_statistics(
     x, y = _rows(x, y, schema)
     _plausible(x, schema, low, high)
     x, clipped = clip(x, schema.cardinalities, low, high)
-    made = model_for(schema, model)
+    built = model_for(schema, model)
     with jax.enable_x64(True):
         sums = exact_sums(
-            lambda z: np.asarray(made.features(jax.numpy.asarray(z))),
+            lambda z: np.asarray(built.features(jax.numpy.asarray(z))),
             x,
             y,
-            made.classes,
+            built.classes,
             sensitivity,
         )
     receipt = None
     if ledger is not None:
         ledger.check_schema(schema.to_json())
-        told = {"model": model, "split": split, "queries": len(queries), "classes": len(sums)}
-        told |= {"scale": [float(scale.min()), float(scale.max())]}
-        receipt = ledger.charge(mechanism, told, epsilon, delta, data=data, multiplier=multiplier)
+        entry = {"model": model, "split": split, "queries": len(queries), "classes": len(sums)}
+        entry |= {"scale": [float(scale.min()), float(scale.max())]}
+        receipt = ledger.charge(mechanism, entry, epsilon, delta, data=data, multiplier=multiplier)
     noisy = noise(mechanism, sums, np.tile(scale, (len(sums), 1)))
     return Release(Statistics(schema, noisy, model), receipt, int(clipped), scale)
 

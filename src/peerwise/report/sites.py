@@ -33,35 +33,35 @@ def _new(title: str) -> Table:
     return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
 
 
-def tables(found: "Joined") -> list[Table]:
+def tables(joined: "Joined") -> list[Table]:
     """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
-    verdicts = _new(f"Should my site join? {found.metric.replace('_', ' ')} on its held-out rows")
+    verdicts = _new(f"Should my site join? {joined.metric.replace('_', ' ')} on its held-out rows")
     names = ("rows learnt", "held out", "local", "network", "gain", "95 % interval")
     verdicts.add_column("site")
     verdicts.add_column("verdict", no_wrap=True)
     for name in names:
         verdicts.add_column(name, justify="right", no_wrap=True)
-    for site, line in found.verdicts.iterrows():
+    for site, line in joined.verdicts.iterrows():
         interval = "-" if np.isnan(line["low"]) else f"{line['low']:+.3f} to {line['high']:+.3f}"
         cells = [_number(line["local"]), _number(line["network"])]
         gain = "-" if np.isnan(line["gain"]) else f"{line['gain']:+.3f}"
         verdicts.add_row(
             str(site),
             str(line["verdict"]),
-            str(found.rows.get(str(site), 0)),
+            str(joined.rows.get(str(site), 0)),
             str(line["rows"]),
             *cells,
             gain,
             interval,
             style=STYLES.get(str(line["verdict"]), ""),
         )
-    shown = [m for m in SHOWN if m in found.report]
+    shown = [m for m in SHOWN if m in joined.report]
     report = _new("The network's models, each on its own site's held-out rows [95 % interval]")
-    positive = ["positive"] if "positives" in found.report else []
+    positive = ["positive"] if "positives" in joined.report else []
     for name in ("subgroup", "rows", *positive, *shown):
         report.add_column(name.replace("_", " "), justify="left" if name == "subgroup" else "right")
     for (column, value), (_, line) in zip(
-        found.report.index.tolist(), found.report.iterrows(), strict=True
+        joined.report.index.tolist(), joined.report.iterrows(), strict=True
     ):
         label = "all" if column == "all" else f"{column} = {value}"
         counts = [str(int(line["rows"]))]
@@ -70,15 +70,15 @@ def tables(found: "Joined") -> list[Table]:
         report.add_row(label, *counts, *(_with_interval(line, m) for m in shown))
     confusion = _new("Confusion: true class in rows, class said in columns")
     confusion.add_column("")
-    for name in found.confusion.columns:
+    for name in joined.confusion.columns:
         confusion.add_column(str(name), justify="right")
-    for true, line in found.confusion.iterrows():
+    for true, line in joined.confusion.iterrows():
         confusion.add_row(str(true), *(str(int(v)) for v in line))
     return [verdicts, report, confusion]
 
 
-def write(found: "Joined", folder: Path) -> None:
+def write(joined: "Joined", folder: Path) -> None:
     """The same numbers as files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("verdicts", "report", "confusion"):
-        write_whole(folder / f"{name}.csv", getattr(found, name).to_csv().encode())
+        write_whole(folder / f"{name}.csv", getattr(joined, name).to_csv().encode())

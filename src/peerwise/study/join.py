@@ -108,16 +108,16 @@ def join(
         **{c: frame[c].to_numpy()[~train] for c in by if c != site}
     )
     report = metrics.report(y[~train], prob[NETWORK], subgroups=groups, **asked)
-    said = prob[NETWORK].argmax(1)
+    predicted = prob[NETWORK].argmax(1)
     if len(classes) == 2:
         of = len(classes) - 1 if positive is None else classes.tolist().index(positive)
-        said = np.where(prob[NETWORK][:, of] >= threshold, of, 1 - of)
+        predicted = np.where(prob[NETWORK][:, of] >= threshold, of, 1 - of)
     counts = dict(zip(*np.unique(owner[train], return_counts=True), strict=True))
     return Joined(
         metric,
         verdicts,
         report,
-        metrics.confusion(y[~train], said, classes.tolist()),
+        metrics.confusion(y[~train], predicted, classes.tolist()),
         {str(k): int(v) for k, v in counts.items()},
     )
 
