@@ -6,12 +6,13 @@ import pytest
 from rich.console import Console
 
 from peerwise import data
-from peerwise.experiments import ba_bfl, tasks
-from peerwise.papers.reproduce import reproduce
 from peerwise.papers import show as paper
-from peerwise.papers.ba_bfl.report import markdown
-from peerwise.papers.ba_bfl.figures import DRAW
-from peerwise.papers.markdown import page
+from peerwise.papers.ba_bfl import items as ba_bfl
+from peerwise.papers.ba_bfl.report import _record
+from peerwise.papers.items import Scale
+from peerwise.papers.markdown import item_lines, page
+from peerwise.papers.reproduce import reproduce
+from peerwise.study import tasks
 
 
 @pytest.fixture
@@ -22,14 +23,14 @@ def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
 
     def run(self, checkpoint=None):
-        if self.function.endswith("allocation"):
+        if self.function.endswith("deal"):
             return {"counts": rng.integers(0, 100, (10, 10))}
         if self.function.endswith("pace"):
             return {"seconds_a_round": np.array(0.3)}
         merged = rng.uniform(0.1, 0.9, (3, 2, 1))
         made = dict.fromkeys(("accuracy", "ece", "ece_fine", "nll", "brier", "entropy"), merged)
         nodes = rng.uniform(0.1, 0.9, (3, 2, 10))
-        if self.arguments["data"] == "fashion_mnist":
+        if self.arguments["description"]["data"]["source"] == "fashion_mnist":
             made["ood"] = np.full(3, 0.9)
         return {
             **made, "rounds": np.array([1, 20]), "own_accuracy": nodes,
@@ -39,7 +40,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks.Task, "run", run)
     items = list(ba_bfl.ITEMS)
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1)
-    lost = ba_bfl.ITEMS["table-1"].tasks(list(ba_bfl.SETS), False, None)["cifar10 2 gaa"]
+    lost = ba_bfl.ITEMS["table-1"].tasks(list(ba_bfl.SETS), Scale())["cifar10 2 gaa"]
     (tmp_path / "cells" / f"{lost.key}.npz").unlink()
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1, only_kept=True)
     return tmp_path
@@ -58,8 +59,8 @@ def test_everything_is_shown_and_drawn(folder):
 
 
 def test_items_are_pages_too(folder):
-    made = ba_bfl.ITEMS["figure-1"].records({})
-    lines = markdown("figure-1", made)
+    records = ba_bfl.PAPER.records("figure-1", {})
+    lines = item_lines(ba_bfl.PAPER, "figure-1", records)
     assert "| RKLB | 1.6 | 1.6 | 0.4 | 0.4 |" in lines
     whole = page(folder)
     assert (
@@ -73,14 +74,14 @@ def test_items_are_pages_too(folder):
 def test_panels_of_a_set_are_in_one_column():
     """Strange images belong to one set: its panel must not shift those of the others."""
     made = [
-        ba_bfl._record("table-1", name, metric, [0.5], layers=1, rule="rkl")
+        _record("table-1", name, metric, [0.5], layers=1, rule="rkl")
         for name, metrics in {
             "fashion_mnist": ("nll", "ood", "brier"),
             "cifar10": ("nll", "brier"),
         }.items()
         for metric in metrics
     ]
-    figure = DRAW["table-1"](made)
+    figure = ba_bfl.PAPER.figure("table-1", {}, made)
     shown = [a for a in figure.axes if a.get_visible()]
     place = {}
     for axis in shown:
@@ -95,8 +96,8 @@ def test_panels_of_a_set_are_in_one_column():
 )
 def test_figures_say_what_bars_are(replicas, words):
     values = np.linspace(0.2, 0.4, replicas)
-    made = [ba_bfl._record("figure-3", "cifar10", "nll", values, layers=1, rule="rkl")]
-    figure = DRAW["figure-3"](made)
+    made = [_record("figure-3", "cifar10", "nll", values, layers=1, rule="rkl")]
+    figure = ba_bfl.PAPER.figure("figure-3", {}, made)
     assert words in figure.get_suptitle()
     low, high = figure.axes[0].collections[0].get_segments()[0][:, 1]
     if replicas == 2:
@@ -105,7 +106,7 @@ def test_figures_say_what_bars_are(replicas, words):
 
 
 def test_items_that_were_not_run_are_named(folder):
-    for task in ba_bfl.ITEMS["figure-4"].tasks(list(ba_bfl.SETS), False, None).values():
+    for task in ba_bfl.ITEMS["figure-4"].tasks(list(ba_bfl.SETS), Scale()).values():
         (folder / "cells" / f"{task.key}.npz").unlink()
     found = reproduce(ba_bfl.PAPER, list(ba_bfl.ITEMS), folder, workers=1, only_kept=True)
     assert "figure-4" not in {r.item for r in found.records}

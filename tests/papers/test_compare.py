@@ -7,15 +7,16 @@ import pytest
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 
-from peerwise.errors import BadData, UnknownName
-from peerwise.papers.rc import items as compare
-from peerwise.methods.baselines import BASELINES, one_hot
-from peerwise.experiments.job import run, split
-from peerwise.papers.reproduce import reproduce
-from peerwise.study.results import Record
-from peerwise.experiments.setting import Setting
+from peerwise.errors import BadData, PeerwiseError, UnknownName
+from peerwise.learner import cell, drawn, run
+from peerwise.methods.baselines import one_hot
+from peerwise.names import entries
 from peerwise.papers.markdown import page
+from peerwise.papers.rc import items as compare
+from peerwise.papers.rc.claims import claims
+from peerwise.papers.reproduce import reproduce
 from peerwise.papers.show import show
+from peerwise.study.results import Record
 
 
 def record(model, method, metric, value, dataset="wine"):
@@ -55,11 +56,11 @@ def test_a_claim_names_its_exceptions():
         record("lda", "rc", "test_error", 0.08),
         record(None, "logistic_regression", "test_error", 0.05),
     ]
-    by_name = {c.name: c for c in compare.claims(records)}
+    by_name = {c.name: c for c in claims(records)}
     lower = by_name["rc-lowers-test_error"]
     assert (lower.held, lower.ours) == (False, "1 of 2; not: qda on wine")
     assert by_name["best-of-ours"].held is False
-    assert compare.claims([]) == []
+    assert claims([]) == []
 
 
 def test_a_quick_comparison_without_a_data_folder(monkeypatch, tmp_path):
@@ -83,26 +84,33 @@ def test_a_quick_comparison_without_a_data_folder(monkeypatch, tmp_path):
     assert "Training soft error" in told
 
 
-# --- the jobs behind it
+# --- the cells behind it
 
 
-@pytest.mark.parametrize("name", BASELINES)
+def test_all_baselines_are_compared():
+    listed = {name for name, entry in entries("method").items() if "baselines" in entry.module}
+    assert set(compare.BASELINES) <= listed
+
+
+@pytest.mark.parametrize("name", compare.BASELINES)
 def test_baselines_are_measured_on_the_same_rows(name):
-    setting = Setting(data="breast_cancer", nodes=4, rows=60, repetitions=2, method=name)
-    outcome = run(setting)
+    one = cell({"data": "breast_cancer", "split": {"nodes": 4, "rows": 60}, "method": name,
+                "run": {"repetitions": 2}})  # fmt: skip
+    outcome = run(one)
     assert outcome.values["test_error"].shape == (2, 1, 1)
     assert (outcome.values["test_error"] < 0.15).all()
     assert outcome.messages == 0
-    # a network's size and graph are nothing to them
-    assert setting.key == setting.model_copy(update={"topology": "ring", "lr": 1.0}).key
+    # a network's graph is nothing to them
+    assert one.key == one.changed(network="ring").key
 
 
 def test_a_baseline_is_what_scikit_learn_says():
-    setting = Setting(data="wine", nodes=2, rows=60, repetitions=1, method="logistic_regression")
-    part = split(setting, 0)
-    fitted = LogisticRegression(max_iter=1000).fit(part.x.astype(float), part.y)
-    error = np.mean(fitted.predict(part.x_test.astype(float)) != part.y_test)
-    np.testing.assert_allclose(run(setting).values["test_error"], error)
+    one = cell({"data": "wine", "split": {"nodes": 2, "rows": 60}, "method": "logistic_regression",
+                "run": {"repetitions": 1}})  # fmt: skip
+    rows = drawn(one, 0)
+    fitted = LogisticRegression(max_iter=1000).fit(rows.x.astype(float), rows.y)
+    error = np.mean(fitted.predict(rows.x_test.astype(float)) != rows.y_test)
+    np.testing.assert_allclose(run(one).values["test_error"], error)
 
 
 def test_categories_become_one_hot_columns():
@@ -112,33 +120,35 @@ def test_categories_become_one_hot_columns():
 
 @pytest.mark.parametrize("model", ["shared_naive_bayes", "qda", "lda"])
 def test_a_network_learns_every_model(model):
-    outcome = run(
-        Setting(data="iris", nodes=4, rows=25, rounds=16, repetitions=1, model=model, lr=0.2)
-    )
-    assert outcome.values["test_error"].mean() < 0.15
+    one = cell({"data": "iris", "split": {"nodes": 4, "rows": 25}, "model": model,
+                "method": {"name": "crc", "lr": 0.2},
+                "run": {"rounds": 16, "repetitions": 1}})  # fmt: skip
+    assert run(one).values["test_error"].mean() < 0.15
 
 
 def test_a_network_agrees_on_the_structure_of_tan(data_folder):
-    setting = Setting(data="mushroom", nodes=10, rows=40, rounds=24, repetitions=2, model="tan")
-    outcome = run(setting)
+    one = cell({"data": "mushroom", "split": {"nodes": 10, "rows": 40}, "model": "tan",
+                "run": {"rounds": 24, "repetitions": 2}})  # fmt: skip
+    outcome = run(one)
     assert outcome.values["test_error"].shape[0] == 2
     assert outcome.values["test_error"].mean() < 0.1
-    naive = run(setting.model_copy(update={"model": "naive_bayes"}))
+    naive = run(one.changed(model="naive_bayes"))
     assert outcome.bytes_per_link > naive.bytes_per_link
 
 
 def test_counts_are_not_standardised_and_what_is_no_count_is_refused():
-    setting = Setting(data="digits", nodes=1, rows=800, repetitions=1, method="ml")
-    outcome = run(setting.model_copy(update={"model": "multinomial"}))
-    assert outcome.values["test_error"].mean() < 0.15
+    one = cell({"data": "digits", "split": {"nodes": 1, "rows": 800}, "method": "ml",
+                "run": {"repetitions": 1}})  # fmt: skip
+    assert run(one.changed(model="multinomial")).values["test_error"].mean() < 0.15
     with pytest.raises(BadData, match="bernoulli needs 0 or 1"):
-        run(setting.model_copy(update={"model": "bernoulli"}))
+        run(one.changed(model="bernoulli"))
 
 
 def test_options_of_a_model_reach_it():
-    setting = Setting(data="iris", nodes=1, rows=60, repetitions=1, method="ml", model="qda")
-    shrunk = setting.model_copy(update={"model_options": {"shrinkage": 0.9}})
-    plain, other = (run(s).values["test_log_loss"].mean() for s in (setting, shrunk))
+    one = cell({"data": "iris", "split": {"nodes": 1, "rows": 60}, "method": "ml", "model": "qda",
+                "run": {"repetitions": 1}})  # fmt: skip
+    shrunk = one.changed(model={"shrinkage": 0.9})
+    plain, other = (run(c).values["test_log_loss"].mean() for c in (one, shrunk))
     assert plain != other
-    with pytest.raises(UnknownName, match="shrinkage"):
-        run(setting.model_copy(update={"model_options": {"shrinkige": 0.9}}))
+    with pytest.raises(PeerwiseError, match="shrinkage"):
+        one.changed(model={"shrinkige": 0.9})

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from peerwise.errors import UnknownName
-from peerwise.experiments import crc, items
+from peerwise.learner import Outcome, cell
+from peerwise.papers import records as measured
+from peerwise.papers.crc import items as crc
 from peerwise.papers.crc.printed import SETS, TABLES
-from peerwise.experiments.job import Outcome
+from peerwise.papers.crc.report import reach_of_trees
+from peerwise.papers.items import Column, Scale
 from peerwise.papers.reproduce import choose, list_items, reproduce
 
 
@@ -29,9 +32,9 @@ def test_all_16_sets_are_rows_and_the_fair_smart_grid_beside(monkeypatch):
 
 
 def test_the_default_run_is_shared_by_the_tables_that_show_it():
-    default = crc.base(crc.datasets(["adult"])[0])
+    default = cell(crc.base(crc.datasets(["adult"])[0], Scale()))
     shared = {
-        items._of(column, default).key
+        measured.cell_of(column, default).key
         for item, name in (("table-3", "crc_test_gap"), ("table-4", "tree"), ("table-11", "1"))
         for column in crc.ITEMS[item].columns
         if column.name == name
@@ -46,11 +49,11 @@ def _outcome(test):
 
 def test_numbers_of_a_column_by_hand():
     # two repetitions, three rounds, two nodes; the reference has one node
-    mine = _outcome([[[0.5, 0.3], [0.2, 0.2], [0.3, 0.1]], [[0.4, 0.4], [0.3, 0.1], [0.4, 0.2]]])
+    outcome = _outcome([[[0.5, 0.3], [0.2, 0.2], [0.3, 0.1]], [[0.4, 0.4], [0.3, 0.1], [0.4, 0.2]]])
     reference = _outcome([[[0.3], [0.1], [0.15]], [[0.3], [0.2], [0.25]]])
 
     def value(metric, **more):
-        return items.measure(items.Column("c", metric, **more), mine, reference)
+        return measured.measure(Column("c", metric, **more), outcome, reference)
 
     np.testing.assert_allclose(value("test_gap"), [0.05, 0.05])
     np.testing.assert_allclose(value("train_gap"), [0.025, 0.025])
@@ -70,7 +73,7 @@ def test_items_by_name():
 
 
 def test_reach_falls_with_the_size_of_the_tree():
-    reaches = crc.reach_of_trees(repetitions=3)
+    reaches = reach_of_trees(repetitions=3)
     at_five = [reaches[n][5] for n in (20, 50, 160, 320)]
     assert at_five == sorted(at_five, reverse=True)
     assert all(np.isclose(r[-1], 1) for r in reaches.values())

@@ -9,16 +9,17 @@ import pytest
 
 from peerwise import data
 from peerwise.errors import UnknownName
+from peerwise.learner import cell
 from peerwise.papers.cvar_cta import items as cvar_cta
 from peerwise.papers.cvar_cta.claims import claims
-from peerwise.papers.cvar_cta.runs import GRAPHS, METHODS
+from peerwise.papers.items import Scale
 
 BOTH = ["mnist", "fashion_mnist"]
 FIGURES = tuple(cvar_cta.PANELS)
 
 
 def tasks(item, quick=False, sets=BOTH, replicas=None):
-    return cvar_cta.ITEMS[item].tasks(sets, quick, replicas)
+    return cvar_cta.ITEMS[item].tasks(sets, Scale(quick, replicas))
 
 
 def keys(item, quick=False):
@@ -45,14 +46,14 @@ def run(final, worst_node=None, replicas=2, nodes=4):
 def numbers(item, done):
     return {
         (r.setting["variant"], r.setting.get("graph"), r.setting.get("q"), r.metric): r
-        for r in cvar_cta.ITEMS[item].records(done)
+        for r in cvar_cta.PAPER.records(item, done)
     }
 
 
-def told(item, place, accuracies):
+def verdicts(item, place, accuracies):
     """Claims about runs of one panel: (variant, q) -> accuracy."""
     done = {f"{place} {q}|{v}": run(a) for (v, q), a in accuracies.items()}
-    return {c.name: c for c in claims(cvar_cta.ITEMS[item].records(done))}
+    return {c.name: c for c in claims(cvar_cta.PAPER.records(item, done))}
 
 
 # --- tasks
@@ -69,8 +70,7 @@ def test_tasks_of_an_item_can_be_written_down_and_are_distinct(item, quick):
         module, _, name = task.function.partition(":")
         function = getattr(importlib.import_module(module), name)
         signature(function).bind(**task.arguments)
-        assert task.arguments["graph"] in GRAPHS
-        assert task.arguments.get("method", "cta") in METHODS
+        cell(task.arguments["description"])  # names, options and bounds are those of the learner
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -85,16 +85,16 @@ def test_our_own_items_share_the_runs_of_figure_2(quick):
 @pytest.mark.parametrize("item", cvar_cta.ITEMS)
 def test_a_number_of_runs_can_be_asked_for(item):
     for task in tasks(item, replicas=7).values():
-        assert 7 in (task.arguments.get("replicas"), task.arguments.get("repetitions"))
+        assert task.arguments["description"]["run"]["repetitions"] == 7
 
 
 def test_a_quick_run_is_smaller_and_has_longer_steps():
     full, quick = tasks("figure-2a"), tasks("figure-2a", True)
     assert full.keys() == quick.keys()
     for name, task in full.items():
-        less = quick[name].arguments
-        assert less["rounds"] < task.arguments["rounds"]
-        assert less["lr"] == pytest.approx(task.arguments["lr"] * cvar_cta.QUICK_STEPS)
+        less, more = (t.arguments["description"] for t in (quick[name], task))
+        assert less["run"]["rounds"] < more["run"]["rounds"]
+        assert less["method"]["lr"] == pytest.approx(more["method"]["lr"] * cvar_cta.QUICK_STEPS)
 
 
 def test_the_control_has_the_step_over_alpha():
@@ -103,15 +103,18 @@ def test_the_control_has_the_step_over_alpha():
         more = "" if alpha == cvar_cta.ALPHA else f" {alpha}"
         assert steps[f"cta/a{more}"] == pytest.approx(steps[f"cvar-cvar{more}"] / alpha)
     assert steps["cta/a small"] == pytest.approx(steps["cvar-cvar small"] / cvar_cta.ALPHA)
-    rare = {n: t.arguments.get("lr") for n, t in tasks("rare").items()}
+    rare = {n: t.arguments["description"]["method"].get("lr") for n, t in tasks("rare").items()}
     assert rare["ring|cta/a"] == pytest.approx(rare["ring|cvar-cvar"] / cvar_cta.ALPHA)
 
 
 def test_panels_are_the_papers():
-    where = {i: {(t.arguments["graph"], t.arguments["nodes"], t.arguments["q"])
-                 for t in tasks(i).values()} for i in FIGURES}  # fmt: skip
+    described = {i: [t.arguments["description"] for t in tasks(i).values()] for i in FIGURES}
+    where = {
+        i: {(d["network"]["topology"], d["split"]["nodes"], d["network"]["q"]) for d in every}
+        for i, every in described.items()
+    }
     assert where == {
-        "figure-2a": {("line", 5, 1.0), ("line", 5, 0.3)},
+        "figure-2a": {("chain", 5, 1.0), ("chain", 5, 0.3)},
         "figure-2b": {("ring", 20, 1.0), ("ring", 20, 0.3)},
         "figure-2c": {("ring", 20, 1.0), ("ring", 20, 0.3)},
         "figure-2d": {("erdos_renyi", 20, 0.3)},
@@ -204,7 +207,7 @@ def test_losses_are_gaps_of_crc_and_accuracies_of_decdiff():
 
 @pytest.mark.parametrize("item", cvar_cta.ITEMS)
 def test_of_nothing_there_are_no_records(item):
-    assert cvar_cta.ITEMS[item].records({}) == []
+    assert cvar_cta.PAPER.records(item, {}) == []
 
 
 # --- claims
@@ -223,7 +226,7 @@ def test_without_records_there_are_no_claims():
 @pytest.mark.parametrize("swap", [{}, {("average-cvar", 0.3): 0.39}, {("cta", 0.3): 0.46},
                                   {("cvar-cvar small", 0.3): 0.45}])  # fmt: skip
 def test_the_order_is_cvar_cvar_then_average_then_cta(swap):
-    found = told("figure-2a", "mnist line", GOOD | swap)
+    found = verdicts("figure-2a", "mnist line", GOOD | swap)
     assert found["figure-2a order q=1"].held
     assert found["figure-2a order q=0.3"].held is not bool(swap)
     assert "CVaR-CVaR 0.800" in found["figure-2a order q=1"].ours
@@ -232,29 +235,29 @@ def test_the_order_is_cvar_cvar_then_average_then_cta(swap):
 
 @pytest.mark.parametrize("variant", ["cta", "average-cvar", "cvar-cvar small"])
 def test_every_method_is_better_where_nothing_is_lost(variant):
-    assert told("figure-2a", "mnist line", GOOD)["figure-2a reliable"].held
+    assert verdicts("figure-2a", "mnist line", GOOD)["figure-2a reliable"].held
     wrong = GOOD | {(variant, 0.3): GOOD[variant, 1.0]}
-    assert not told("figure-2a", "mnist line", wrong)["figure-2a reliable"].held
+    assert not verdicts("figure-2a", "mnist line", wrong)["figure-2a reliable"].held
 
 
 @pytest.mark.parametrize(
-    ("mine", "controls"),
+    ("variant", "controls"),
     [
         ("average-cvar", ("cta", "cta/a")),
         ("cvar-cvar", ("cta", "cta/a")),
         ("cvar-cvar small", ("cta small", "cta/a small")),
     ],
 )
-def test_a_gain_is_not_the_step_if_it_beats_both_controls(mine, controls):
+def test_a_gain_is_not_the_step_if_it_beats_both_controls(variant, controls):
     low, high = ((c, 0.3) for c in controls)
-    name = f"figure-2b control {mine} q=0.3"
+    name = f"figure-2b control {variant} q=0.3"
     for swap, held in (({}, True), ({low: 0.7}, False), ({high: 0.7}, False)):
-        accuracies = {(mine, 0.3): 0.6, low: 0.4, high: 0.5} | swap
-        found = told("figure-2b", "mnist ring", accuracies)
+        accuracies = {(variant, 0.3): 0.6, low: 0.4, high: 0.5} | swap
+        found = verdicts("figure-2b", "mnist ring", accuracies)
         assert found[name].held is held
         assert "0.600" in found[name].ours
         assert found[name].paper == "not in the paper"
-    assert name not in told("figure-2b", "mnist ring", {(mine, 0.3): 0.6, low: 0.4})
+    assert name not in verdicts("figure-2b", "mnist ring", {(variant, 0.3): 0.6, low: 0.4})
 
 
 def test_only_cvar_cvar_learns_fashion_mnist():
@@ -263,20 +266,20 @@ def test_only_cvar_cvar_learns_fashion_mnist():
         ({}, True), ({("cta", 0.3): 0.55}, False), ({("average-cvar", 0.3): 0.55}, False),
         ({("cvar-cvar", 0.3): 0.45}, False),
     ):  # fmt: skip
-        found = told("figure-2c", "fashion_mnist ring", good | swap)
+        found = verdicts("figure-2c", "fashion_mnist ring", good | swap)
         assert found["figure-2c fails q=0.3"].held is held
         assert "figure-2c fails q=1" not in found
         assert "figure-2c reliable" not in found  # needs both
     both = good | {(v, 1.0): a + 0.1 for (v, _), a in good.items()}
     both["cta", 1.0] = 0.1  # where a method learns nothing it is not compared
-    assert told("figure-2c", "fashion_mnist ring", both)["figure-2c reliable"].held
-    assert not told("figure-2d", "fashion_mnist erdos_renyi", {("cta", 0.3): 0.2})
+    assert verdicts("figure-2c", "fashion_mnist ring", both)["figure-2c reliable"].held
+    assert not verdicts("figure-2d", "fashion_mnist erdos_renyi", {("cta", 0.3): 0.2})
 
 
 def test_what_was_not_measured_leaves_a_claim_out():
     for missing in GOOD:
         some = {k: v for k, v in GOOD.items() if k != missing}
-        found = told("figure-2a", "mnist line", some)
+        found = verdicts("figure-2a", "mnist line", some)
         assert f"figure-2a order q={missing[1]:g}" not in found
         assert "figure-2a reliable" not in found
         assert len([name for name in found if "order" in name]) == 1
@@ -284,5 +287,5 @@ def test_what_was_not_measured_leaves_a_claim_out():
 
 def test_claims_are_not_of_our_own_items():
     done = {"ring|cvar-cvar": run(0.9)}
-    assert claims(cvar_cta.ITEMS["rare"].records(done)) == []
-    assert not told("alpha", "mnist ring", GOOD)
+    assert claims(cvar_cta.PAPER.records("rare", done)) == []
+    assert not verdicts("alpha", "mnist ring", GOOD)

@@ -9,16 +9,17 @@ import pytest
 from rich.console import Console
 
 from peerwise import cli, data, metrics
+from peerwise.papers.cvar_cta import report
+from peerwise.papers.cvar_cta.figures import COLOURS, NAMES
 from peerwise.papers.cvar_cta.items import ITEMS, PAPER, VARIANTS
+from peerwise.papers.items import Scale
+from peerwise.papers.kept import paper_of
+from peerwise.papers.markdown import item_lines, page
 from peerwise.papers.reproduce import reproduce, tasks_of
-from peerwise.study.results import read_folder, write_folder
-from peerwise.papers.cvar_cta import report as report
-from peerwise.report.axes import band
-from peerwise.papers.cvar_cta.figures import COLOURS, DRAW, NAMES
-from peerwise.report.figures import save
-from peerwise.papers.markdown import page
 from peerwise.papers.show import show
-from peerwise.papers.task_items import paper_of
+from peerwise.report.axes import band
+from peerwise.report.figures import save
+from peerwise.study.results import read_folder, write_folder
 
 SETS = ["mnist", "fashion_mnist"]
 ROUNDS, NODES, CLASSES = np.array([1, 2, 5, 10]), 6, 10
@@ -50,7 +51,7 @@ def cells(folder, items, replicas=3, skip=(), quick=False):
     """What tasks left in a folder, without those whose names are in `skip`."""
     (folder / "cells").mkdir(parents=True)
     kept = {}
-    for item, tasks in tasks_of(PAPER, items, SETS, quick, replicas).items():
+    for item, tasks in tasks_of(PAPER, items, SETS, Scale(quick, replicas)).items():
         kept[item] = {n: result(n, replicas) for n in tasks if n not in skip}
         for name, arrays in kept[item].items():
             np.savez(folder / "cells" / f"{tasks[name].key}.npz", **arrays)
@@ -61,11 +62,15 @@ def made(folder, items, replicas=3, skip=()):
     """A run folder as `reproduce` writes it."""
     records = []
     for item, done in cells(folder, items, replicas, skip).items():
-        records += ITEMS[item].records(done)
+        records += PAPER.records(item, done)
     config = {"items": [f"cvar-cta/{i}" for i in items], "datasets": SETS, "quick": False}
     config |= {"trials": replicas}
     write_folder(folder, config=config, records=records, claims=PAPER.claims(records))
     return records
+
+
+def draw(item, done):
+    return PAPER.figure(item, done, [])
 
 
 def shown(folder, width=160):
@@ -90,7 +95,7 @@ def whole(tmp_path_factory):
 
 def test_every_item_is_shown_and_drawn(whole):
     folder, records, drawn, text = whole
-    assert set(drawn) == set(DRAW) == set(ITEMS)
+    assert set(drawn) == set(ITEMS)
     for path in drawn.values():
         assert path.parent == folder
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -103,9 +108,9 @@ def test_every_item_is_shown_and_drawn(whole):
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_every_item_is_a_page_of_tables(whole, item):
-    mine = [r for r in whole[1] if r.item == item]
-    lines = report.markdown(item, mine)
-    places = {(r.dataset, r.setting["graph"], r.setting["q"]) for r in mine if "q" in r.setting}
+    records = [r for r in whole[1] if r.item == item]
+    lines = item_lines(PAPER, item, records)
+    places = {(r.dataset, r.setting["graph"], r.setting["q"]) for r in records if "q" in r.setting}
     tables = 1 if item in ("rare", "loss") else len(places)
     assert sum(line.startswith("|---") for line in lines) == tables
     assert lines[0] == f"## {item.replace('-', ' ').capitalize()}. {ITEMS[item].title}"
@@ -173,7 +178,7 @@ def test_what_was_not_run_is_left_out_and_said_below(tmp_path):
     made(folder, ["figure-2c", "rare"], skip=skip)
     drawn, text = shown(folder)
     assert set(drawn) == {"figure-2c", "rare"}
-    assert "1 of 8 runs are missing: the same command goes on where it stopped" in text
+    assert "1 of 8 runs are missing (fashion_mnist ring 0.3|cta): the same command" in text
     assert "1 of 14 runs are missing" in text
     assert len(row(text, "CRC, worst soft errors (ours)")) == 4  # on the other graph
     names = {c.name for c in read_folder(folder)[1]}
@@ -184,7 +189,7 @@ def test_what_was_not_run_is_left_out_and_said_below(tmp_path):
 @pytest.mark.parametrize("item", ITEMS)
 def test_a_run_that_kept_nothing_shows_what_is_to_come(tmp_path, item):
     folder = tmp_path / "run"
-    names = tasks_of(PAPER, [item], SETS, False, 3)[item]
+    names = tasks_of(PAPER, [item], SETS, Scale(False, 3))[item]
     assert made(folder, [item], skip=names) == []
     drawn, text = shown(folder)
     assert drawn == {}
@@ -194,15 +199,15 @@ def test_a_run_that_kept_nothing_shows_what_is_to_come(tmp_path, item):
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_figures_are_drawn_of_any_single_run(tmp_path, item):
-    names = list(tasks_of(PAPER, [item], SETS, False, 1)[item])
+    names = list(tasks_of(PAPER, [item], SETS, Scale(False, 1))[item])
     for name in (names[0], names[-1]):
-        drawn = save(DRAW[item]({name: result(name, 1)}), tmp_path / "one.png")
+        drawn = save(draw(item, {name: result(name, 1)}), tmp_path / "one.png")
         assert drawn.stat().st_size > 5_000
 
 
 def test_curves_are_means_of_runs_and_of_nodes():
     found = result("|cta", 4)
-    figure = DRAW["figure-2a"]({"mnist line 0.3|cta": found})
+    figure = draw("figure-2a", {"mnist line 0.3|cta": found})
     mean, worst, by_class, apart = figure.axes
     for axis, values in ((mean, found["accuracy"].mean(-1)), (worst, found["accuracy"].min(-1))):
         np.testing.assert_allclose(axis.lines[0].get_xdata(), ROUNDS)
@@ -220,7 +225,7 @@ def test_curves_are_means_of_runs_and_of_nodes():
 )
 def test_figures_say_what_a_band_is(replicas, words):
     for item, name in (("order", "mnist ring 1.0|cta"), ("loss", "mnist tree 1.0|decdiff+vt")):
-        figure = DRAW[item]({name: result(name, replicas)})
+        figure = draw(item, {name: result(name, replicas)})
         titles = [figure.get_suptitle(), *(axis.get_title() for axis in figure.axes)]
         assert any(words in title for title in titles), item
         plt.close(figure)
@@ -228,7 +233,7 @@ def test_figures_say_what_a_band_is(replicas, words):
 
 def test_lines_of_one_method_differ():
     variants = ["cvar-cvar", "cvar-cvar atc", "cvar-cvar hard"]
-    figure = DRAW["order"]({f"mnist ring 1.0|{v}": result(f"|{v}", 3) for v in variants})
+    figure = draw("order", {f"mnist ring 1.0|{v}": result(f"|{v}", 3) for v in variants})
     drawn = {str(line._dash_pattern) for line in figure.axes[0].lines}
     assert len(drawn) == len(variants)
     plt.close(figure)
@@ -236,7 +241,7 @@ def test_lines_of_one_method_differ():
 
 def test_adapt_then_combine_is_drawn_after_combining():
     found = result("|cta atc", 3)
-    figure = DRAW["order"]({"mnist ring 1.0|cta atc": found})
+    figure = draw("order", {"mnist ring 1.0|cta atc": found})
     height = figure.axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(height, found["combined_accuracy"].mean((0, 2)))
     plt.close(figure)
@@ -244,7 +249,7 @@ def test_adapt_then_combine_is_drawn_after_combining():
 
 def test_alphas_are_drawn_in_their_order():
     variants = ["cvar-cvar 0.9", "cvar-cvar", "cvar-cvar 0.1"]
-    figure = DRAW["alpha"]({f"mnist ring 0.3|{v}": result(f"|{v}", 3) for v in variants})
+    figure = draw("alpha", {f"mnist ring 0.3|{v}": result(f"|{v}", 3) for v in variants})
     drawn = [x for x in figure.axes[0].lines if len(x.get_xdata()) == 3]
     np.testing.assert_allclose(np.array(drawn[0].get_xdata(), float), [0.1, 0.3, 0.9])
     expected = [result(f"|{v}", 3)["accuracy"][:, -1].mean() for v in reversed(variants)]
@@ -275,8 +280,8 @@ def test_kept_runs_are_shown_and_nothing_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "available", lambda: [{"name": "mnist"}])
     folder = tmp_path / "run"
     cells(folder, ["figure-2a", "rare"], skip=["mnist line 0.3|cta"], quick=True)
-    told = {"quick": True, "repetitions": 3, "only_kept": True}
-    found = reproduce(PAPER, ["figure-2a", "rare"], folder, **told)
+    asked = {"quick": True, "repetitions": 3, "only_kept": True}
+    found = reproduce(PAPER, ["figure-2a", "rare"], folder, **asked)
     assert found.failures == {}
     assert found.datasets == ["mnist"]
     assert len({(r.setting["variant"], r.setting.get("q")) for r in found.records}) == 13 + 7
@@ -291,8 +296,8 @@ def test_the_command_shows_what_is_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     folder = tmp_path / "run"
     cells(folder, ["rare"], quick=True)
-    told = ["--quick", "--kept", "--reps", "3", "--out", str(folder)]
-    monkeypatch.setattr("sys.argv", ["peerwise", "reproduce", "cvar-cta/rare", *told])
+    asked = ["--quick", "--kept", "--reps", "3", "--out", str(folder)]
+    monkeypatch.setattr("sys.argv", ["peerwise", "reproduce", "cvar-cta/rare", *asked])
     with suppress(SystemExit):
         cli.main()
     out = capsys.readouterr().out

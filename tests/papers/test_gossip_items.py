@@ -14,21 +14,23 @@ from helpers import command
 from peerwise import topology as topologies
 from peerwise.data import Feature, Schema
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import gossip_figures, gossip_nb, gossip_trials
+from peerwise.methods.gossip_nb import federated_nb, release
+from peerwise.papers.gossip_nb import items as gossip_nb
+from peerwise.papers.gossip_nb import report, runs
+from peerwise.papers.gossip_nb import trials as gossip_trials
 from peerwise.papers.gossip_nb.attack import attack
-from peerwise.papers.gossip_nb.claims import EPSILONS, NODES, claims
-from peerwise.papers.gossip_nb.items import ITEMS, PAPER
+from peerwise.papers.gossip_nb.claims import claims
+from peerwise.papers.gossip_nb.items import EPSILONS, ITEMS, NODES, PAPER
 from peerwise.papers.gossip_nb.trials import Problem, federated, problem, vaidya, vanilla
+from peerwise.papers.items import Scale, merged
+from peerwise.papers.markdown import item_lines, page
 from peerwise.papers.reproduce import choose, reproduce
-from peerwise.study.results import Record, read_folder
-from peerwise.study.tasks import Task, kept
-from peerwise.methods import federated_nb
-from peerwise.privacy.sensitivity import warn_local
-from peerwise.papers.gossip_nb import report as report
-from peerwise.papers.markdown import page
 from peerwise.papers.show import show
+from peerwise.privacy.sensitivity import warn_local
 from peerwise.shards import pack
 from peerwise.simulate import simulate
+from peerwise.study.results import Record, read_folder
+from peerwise.study.tasks import Task, kept
 
 
 def made(seed=0, m=120, test=200):
@@ -110,7 +112,8 @@ def sums(clamp):
 def simulated(clamp):
     """The same by the method itself on a server: rows dealt anew for every seed."""
     _quiet()
-    method = federated_nb(MADE.model, epsilon=EPSILON, sensitivity="local", clamp_at_node=clamp)
+    draw = release(MADE.model, epsilon=EPSILON, sensitivity="local", clamp_at_node=clamp)
+    method = federated_nb(MADE.model, draw)
     shards = []
     for seed in range(DRAWS):
         order = np.random.default_rng(seed).permutation(len(MADE.y))
@@ -198,7 +201,7 @@ def test_a_given_split_is_used_and_else_one_row_in_ten_is_for_testing(data_folde
 def test_the_rows_by_which_configurations_are_left_out_are_those_of_the_sets(data_folder):
     found = {name: len(problem(name).y) for name in gossip_nb.SETS.values()}
     assert found == gossip_nb.ROWS
-    tasks = ITEMS["figure-2"].tasks(list(found), False, None)
+    tasks = ITEMS["figure-2"].tasks(list(found), Scale())
     assert "congressional_voting 100" in tasks
     assert "congressional_voting 1000" not in tasks
     assert "spect_heart 100" not in tasks
@@ -207,15 +210,15 @@ def test_the_rows_by_which_configurations_are_left_out_are_those_of_the_sets(dat
 
 def test_items_share_the_work_that_they_have_in_common():
     sets = list(gossip_nb.SETS.values())
-    keys = {name: {t.key for t in f.tasks(sets, False, None).values()} for name, f in ITEMS.items()}
+    keys = {name: {t.key for t in f.tasks(sets, Scale()).values()} for name, f in ITEMS.items()}
     assert all(keys.values())
     assert len(keys["figure-4"] & keys["figure-2"]) == 1  # Adult, 1000 equal nodes
     assert keys["figure-7"] < keys["figure-6"]
-    assert ITEMS["figure-6"].tasks(["mushroom"], False, None) == {}
+    assert ITEMS["figure-6"].tasks(["mushroom"], Scale()) == {}
     for figure in ITEMS.values():  # plain values only, else they could not be kept
-        for task in figure.tasks(sets, True, 3).values():
+        for task in figure.tasks(sets, Scale(True, 3)).values():
             assert task.key == Task(task.function, dict(task.arguments)).key
-            assert hasattr(gossip_figures, task.function.partition(":")[2])
+            assert hasattr(runs, task.function.partition(":")[2])
 
 
 def printed(folder):
@@ -313,15 +316,17 @@ OTHERS = [name for name in ITEMS if name != "figure-2"]
 def shrunk(item):
     """The item with its own tasks at tiny sizes."""
 
-    def tasks(sets, quick, trials):
-        made = {}
-        for name, task in ITEMS_AS_THEY_ARE[item].tasks(sets, quick, trials).items():
+    def tasks(sets, scale):
+        small = {}
+        for name, task in ITEMS_AS_THEY_ARE[item].tasks(sets, scale).items():
             if name in ONLY.get(item, (name,)):
                 known = task.arguments
                 less = {k: v for k, v in SMALL.items() if isinstance(known.get(k), int)}
-                less |= {"reps": 1} if item in ("skew", "private-crc") else {}
-                made[name] = Task(task.function, {**known, **less})
-        return made
+                if "description" in known:
+                    once = {"run": {"repetitions": 1}}
+                    less = {"description": merged(known["description"], once)}
+                small[name] = Task(task.function, {**known, **less})
+        return small
 
     return ITEMS_AS_THEY_ARE[item]._replace(tasks=tasks)
 
@@ -338,7 +343,7 @@ def others(data_folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for item in OTHERS:
             patch.setitem(ITEMS, item, shrunk(item))
-        patch.setattr(gossip_figures, "attack", partial(attack, **few))
+        patch.setattr(runs, "attack", partial(attack, **few))
         asked = {"chosen": ["adult", "mushroom"], "quick": True, "workers": 1}
         found = reproduce(PAPER, OTHERS, folder, **asked)
         drawn, text = printed(folder)
@@ -358,13 +363,13 @@ def test_every_item_runs_and_is_shown(others, item):
     told = page(folder)
     heading = f"{item.replace('-', ' ').capitalize()}. {ITEMS[item].title}"
     assert f"## {heading}" in told
-    lines = report.markdown(item, mine)
+    lines = item_lines(PAPER, item, mine)
     widths = {line.count("|") for line in lines if line.startswith("|") and "---" not in line}
     assert len(widths) == 1
     # no two numbers of an item stand in one cell of its table
     _, cells = report._grid(item, mine)
     assert sum(len(row) for row in cells.values()) == len(mine)
-    assert (item in drawn) == (item in report.DRAW)
+    assert (item in drawn) == bool(ITEMS[item].figure)
     if item in drawn:
         assert is_picture(drawn[item])
 
@@ -378,7 +383,7 @@ def test_the_claims_of_tiny_runs_have_their_numbers(others):
 
 def test_gossip_meets_federated_at_small_scale(others):
     """Adult, 60 nodes, 40 iterations: the median node is within 0.03 of Federated, as printed."""
-    (task,) = shrunk("figure-6").tasks(["adult"], True, None).values()
+    (task,) = shrunk("figure-6").tasks(["adult"], Scale(True)).values()
     found = kept(others[0] / "cells", task)
     assert found["accuracy"].shape == (40, 60)
     median, end = np.median(found["accuracy"], axis=1), found["federated"][0]

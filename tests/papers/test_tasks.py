@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from peerwise.errors import BadFile
-from peerwise.study.tasks import Task, kept, run_tasks
+from peerwise.study.tasks import KEPT, Task, collect, kept, run_tasks
 
 MODULE = '''
 """Work for the tests, importable also in a process of its own."""
@@ -68,8 +68,8 @@ def test_what_a_task_gives_is_kept_by_its_key(task, folder):
         assert found["name"].tolist() == ["a", "b"]
         assert set(found) == {"square", "name"}
     with np.load(folder / f"{task(3).key}.npz") as file:  # it says what made it
-        (said,) = (json.loads(str(file[n])) for n in file.files if n.startswith("task"))
-    assert said == ["work_for_tasks:square", task(3).arguments]
+        (about,) = (json.loads(bytes(file[n])) for n in file.files if n.startswith("task"))
+    assert about == ["work_for_tasks:square", task(3).arguments]
 
 
 def test_what_is_done_is_not_done_again(task, folder):
@@ -79,6 +79,28 @@ def test_what_is_done_is_not_done_again(task, folder):
     assert set(second) == {task(x).key for x in (1, 2, 4)}
     for key, arrays in first.items():
         np.testing.assert_array_equal(arrays["square"], second[key]["square"])
+
+
+def test_cells_can_be_collected_into_one_file(task, folder):
+    first, _ = run_tasks([task(1), task(2)], folder, workers=1)
+    archive = collect(folder)
+    assert archive == folder.parent / KEPT
+    whole = archive.read_bytes()
+    for path in folder.glob("*.npz"):
+        path.unlink()
+    second, _ = run_tasks([task(1), task(2), task(3)], folder, workers=1)
+    assert task.calls()[0] == [1, 2, 3]
+    for key, arrays in first.items():
+        np.testing.assert_array_equal(arrays["square"], second[key]["square"])
+    assert [p.stem for p in folder.glob("*.npz")] == [task(3).key]
+    collect(folder)  # adds to what is there
+    (folder / f"{task(3).key}.npz").unlink()
+    assert kept(folder, task(1))["square"].tolist() == [1, 1]
+    assert kept(folder, task(3))["square"].tolist() == [3, 9]
+    assert kept(folder, task(4)) is None
+    archive.write_bytes(whole[:200])
+    with pytest.raises(BadFile, match=f"{KEPT} is damaged"):
+        kept(folder, task(1))
 
 
 def test_the_same_task_asked_twice_runs_once(task, folder):
@@ -95,13 +117,13 @@ def test_a_key_changes_with_function_and_arguments_and_not_with_their_order():
 
 
 def test_one_failure_leaves_the_others_and_is_tried_again(task, folder):
-    told = []
+    reports = []
     done, failures = run_tasks(
-        [task(-1), task(2), task(-7)], folder, lambda *now: told.append(now), workers=1
+        [task(-1), task(2), task(-7)], folder, lambda *now: reports.append(now), workers=1
     )
     assert list(done) == [task(2).key]
     assert failures == {task(x).key: f"x must be 0 or more, got {x}" for x in (-1, -7)}
-    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert reports == [(0, 3), (1, 3), (2, 3), (3, 3)]
     _, again = run_tasks([task(-1), task(2)], folder, workers=1)
     assert list(again) == [task(-1).key]
     assert task.calls()[0] == [-1, 2, -7, -1]
@@ -127,9 +149,9 @@ def test_a_damaged_file_is_named_before_anything_runs(task, folder, damage):
 
 
 def test_two_processes_give_what_one_gives_and_tell_of_it(task, folder, tmp_path):
-    told = []
+    reports = []
     tasks = [task(x) for x in (1, 2, 3, -4)]
-    done, failures = run_tasks(tasks, folder, lambda *now: told.append(now), workers=2)
+    done, failures = run_tasks(tasks, folder, lambda *now: reports.append(now), workers=2)
     one, why = run_tasks(tasks, tmp_path / "one", workers=1)
     assert failures == why == {task(-4).key: "x must be 0 or more, got -4"}
     assert done.keys() == one.keys()
@@ -138,12 +160,12 @@ def test_two_processes_give_what_one_gives_and_tell_of_it(task, folder, tmp_path
     numbers, processes = task.calls()
     assert sorted(numbers[:4]) == [-4, 1, 2, 3]
     assert str(os.getpid()) not in processes[:4]
-    assert told[0] == (0, 4)
-    assert told == sorted(told)
-    assert told[-1] == (4, 4)  # a task that failed is over, too
+    assert reports[0] == (0, 4)
+    assert reports == sorted(reports)
+    assert reports[-1] == (4, 4)  # a task that failed is over, too
 
 
 def test_nothing_to_do_is_done_at_once(folder):
-    told = []
-    assert run_tasks([], folder, lambda *now: told.append(now)) == ({}, {})
-    assert told == [(0, 0)]
+    reports = []
+    assert run_tasks([], folder, lambda *now: reports.append(now)) == ({}, {})
+    assert reports == [(0, 0)]

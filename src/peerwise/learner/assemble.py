@@ -120,7 +120,8 @@ def facts_of(
         facts["rows"] = world.rows
     if world.x_test is not None:
         facts |= {"x_test": world.x_test, "y_test": world.y_test}
-        facts |= {"x": world.x, "y": world.y, "owned": world.owned}  # for metrics of nodes' own rows
+        # a metric may look at the nodes' own rows
+        facts |= {"x": world.x, "y": world.y, "owned": world.owned}
     made = Facts(facts, {})
     makers = made.makers
     makers["net"] = lambda: _net(cell, made)

@@ -50,7 +50,8 @@ def _encoded(
     shape = np.shape(table.frame)[1:]
     if whole and encoded.dropped and len(shape) > 1:
         pixels = tuple(data.Feature(f"f{j}", "numeric") for j in range(math.prod(shape)))
-        encoded = data.encode(table, missing=missing, schema=replace(encoded.schema, features=pixels))
+        schema = replace(encoded.schema, features=pixels)
+        encoded = data.encode(table, missing=missing, schema=schema)
     return encoded, shape
 
 

@@ -15,7 +15,7 @@ def record_of(
     paper: str, item: str, dataset: str, metric: str, values: Any, *, ddof: int = 1,
     paper_value: float | None = None, **setting: Any,
 ) -> Record:  # fmt: skip
-    """Mean and standard deviation of values, one for each repetition, but for those that are NaN."""
+    """Mean and standard deviation of values, one a repetition; NaN is left out."""
     numbers = np.asarray(values, float).ravel()
     numbers = numbers[~np.isnan(numbers)]
     return Record(

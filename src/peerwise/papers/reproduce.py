@@ -113,14 +113,14 @@ class _Work(NamedTuple):
 
     def write(
         self, paper: Paper | TaskPaper, items: list[str], sets: list[str],
-        records: "list[Record]", history: "pd.DataFrame | None" = None, **config: Any,
+        records: "list[Record]", more: dict[str, Any], history: "pd.DataFrame | None" = None,
     ) -> "list[Claim]":  # fmt: skip
         """Write the run folder; returns the claims."""
         from peerwise.study.results import write_folder
 
         named = [f"{paper.name}/{item}" for item in items]
-        asked = {"items": named, "datasets": sets, "quick": self.scale.quick, **config}
-        claims, config = paper.claims(records), {"command": "reproduce", **asked}
+        asked = {"items": named, "datasets": sets, "quick": self.scale.quick}
+        claims, config = paper.claims(records), {"command": "reproduce", **asked, **more}
         write_folder(self.folder, config=config, records=records, claims=claims, history=history)
         return claims
 
@@ -155,9 +155,9 @@ def _from_columns(paper: Paper, items: list[str], work: _Work) -> Reproduction:
     ]
     curves = any(table.curves for table in tables)
     history = _curves(here, bases, outcomes) if curves else None
-    names, often = [d.name for d in datasets], next(iter(bases.values()))["run"]["repetitions"]
-    claims = work.write(paper, items, names, records, history, repetitions=often)
-    return Reproduction(items, names, records, claims, history, failures)
+    chosen, often = [d.name for d in datasets], next(iter(bases.values()))["run"]["repetitions"]
+    claims = work.write(paper, items, chosen, records, {"repetitions": often}, history)
+    return Reproduction(items, chosen, records, claims, history, failures)
 
 
 def _of_item(
@@ -214,7 +214,7 @@ def _from_tasks(paper: TaskPaper, items: list[str], work: _Work) -> Reproduction
         records += paper.records(item, arrays)
     often = work.scale.repetitions
     trials = {} if often is None else {"trials": often}
-    claims = work.write(paper, items, sets, records, **trials)
+    claims = work.write(paper, items, sets, records, trials)
     names = {task.key: name for tasks in wanted.values() for name, task in tasks.items()}
     failures = {names[key]: why for key, why in failed.items()}
     return Reproduction(items, sets, records, claims, None, failures)

@@ -51,9 +51,9 @@ def panels(
     return figure, list(axes.flat)
 
 
-def gains(found: "Joined") -> Figure:
+def gains(joined: "Joined") -> Figure:
     """What joining gains every site, with its interval; green where it lies above 0."""
-    verdicts = found.verdicts.iloc[::-1]
+    verdicts = joined.verdicts.iloc[::-1]
     colours = {"join": "#2e8b57", "stay": COLOURS["ml"]}
     figure, axis = plt.subplots(figsize=(7, 1.4 + 0.32 * len(verdicts)))
     axis.axvline(0, color="0.6", lw=1)
@@ -61,9 +61,9 @@ def gains(found: "Joined") -> Figure:
         colour = colours.get(str(line["verdict"]), "0.5")
         axis.plot([line["low"], line["high"]], [place, place], color=colour, lw=2)
         axis.plot(line["gain"], place, "o", color=colour)
-    labels = [f"{site} ({found.rows.get(str(site), 0)} rows)" for site in verdicts.index]
+    labels = [f"{site} ({joined.rows.get(str(site), 0)} rows)" for site in verdicts.index]
     axis.set_yticks(range(len(verdicts)), labels)
-    what = found.metric.replace("_", " ")
+    what = joined.metric.replace("_", " ")
     axis.set_xlabel(f"gain in {what} of the network's model over the site's own (95 % interval)")
     axis.set_title("Should my site join?", loc="left", fontsize=11)
     for side in ("top", "right"):

@@ -44,12 +44,12 @@ def reliability_diagram(found: Mapping[str, Reliability]) -> Figure:
     The difference between a bin's accuracy and its confidence is green where the model is better
     than it believes, red where it is worse; its mean over rows is the ECE in the title.
     """
-    if not found:
+    if not models:
         raise BadData("there is no model to draw a reliability diagram of")
-    figure, axes = panels(len(found), 3.5, 4.0, BESIDE, layout="constrained")
+    figure, axes = panels(len(models), 3.5, 4.0, BESIDE, layout="constrained")
     # the layout leaves no room for what hangs below a panel
     figure.get_layout_engine().set(h_pad=0.14)
-    for place, (axis, (name, bins)) in enumerate(zip(axes, found.items(), strict=False)):
+    for place, (axis, (name, bins)) in enumerate(zip(axes, models.items(), strict=False)):
         _bars(axis, bins)
         below = axis.inset_axes([0, -0.4, 1, 0.34], sharex=axis)
         share = bins.count / bins.count.sum()

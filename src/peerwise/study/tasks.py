@@ -139,7 +139,8 @@ def run_tasks(
     """
     from peerwise.study.pool import spread, usual_workers
 
-    folder.mkdir(parents=True, exist_ok=True)
+    if not only_kept:
+        folder.mkdir(parents=True, exist_ok=True)
     unique = {task.key: task for task in tasks}
     # a damaged file is found before hours are spent
     done = {k: a for k, t in unique.items() if (a := kept(folder, t)) is not None}

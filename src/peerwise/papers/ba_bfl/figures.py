@@ -95,10 +95,10 @@ def toy(records: Sequence[Record]) -> Figure:
     for mean, variance in zip(*TOY[:2], strict=True):
         axis.fill_between(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.85", lw=0)
         axis.plot(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.6", lw=1)
-    found: dict[str, dict[str, float]] = {}
+    by: dict[str, dict[str, float]] = {}
     for r in records:
-        found.setdefault(r.setting["rule"], {})[r.metric] = r.value or 0.0
-    for rule, at in found.items():
+        by.setdefault(r.setting["rule"], {})[r.metric] = r.value or 0.0
+    for rule, at in by.items():
         label = f"{NAMES[rule]}: mean {at['mean']:.2g}, variance {at['variance']:.4g}"
         broken = "--" if "(ours)" in NAMES[rule] else "-"
         density = norm.pdf(x, at["mean"], np.sqrt(at["variance"]))
@@ -114,8 +114,8 @@ def toy(records: Sequence[Record]) -> Figure:
 def allocation(tasks: dict[str, Arrays]) -> Figure:
     """Figure 2: rows of each class at each node."""
     figure, axes = panels(len(tasks), width=4.0, height=3.4, layout="constrained")
-    for axis, (name, found) in zip(axes, tasks.items(), strict=False):
-        drawn = axis.imshow(found["counts"].T, cmap="viridis", aspect="auto")
+    for axis, (name, by) in zip(axes, tasks.items(), strict=False):
+        drawn = axis.imshow(by["counts"].T, cmap="viridis", aspect="auto")
         axis.set_xlabel("node")
         axis.set_ylabel("class")
         axis.set_title(SETS[name], fontsize=10)
@@ -202,14 +202,14 @@ def graphs(records: Sequence[Record]) -> Figure:
     names = [GRAPHS[g].replace(", ", "\n") + ("" if q == 1 else f"\nq = {q:g}") for g, q in places]
     for axis, metric in zip(axes, measures, strict=False):
         for variant in dict.fromkeys(r.setting["variant"] for r in records):
-            found = {
+            by = {
                 (r.setting["graph"], r.setting["q"]): r
                 for r in records
                 if r.metric == metric and r.setting["variant"] == variant
             }
-            at = [i for i, place in enumerate(places) if place in found]
-            middle = [found[places[i]].value for i in at]
-            half = [_half(found[places[i]]) for i in at]
+            at = [i for i, place in enumerate(places) if place in by]
+            middle = [by[places[i]].value for i in at]
+            half = [_half(by[places[i]]) for i in at]
             style: dict[str, Any] = {"color": COLOURS[variant], "label": NAMES[variant]}
             axis.errorbar(
                 at, middle, half, marker="o", ms=4, capsize=2, lw=0, elinewidth=1, **style

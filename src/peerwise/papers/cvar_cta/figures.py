@@ -70,12 +70,12 @@ def _style(variant: str) -> dict[str, Any]:
 
 def _by_place(tasks: Tasks) -> dict[tuple[str, str, float], dict[str, Arrays]]:
     """Runs by data set, graph and arrival probability, and variant."""
-    found: dict[tuple[str, str, float], dict[str, Arrays]] = {}
+    places: dict[tuple[str, str, float], dict[str, Arrays]] = {}
     for name, arrays in tasks.items():
         where, _, variant = name.partition("|")
         dataset, graph, q = where.split()
-        found.setdefault((dataset, graph, float(q)), {})[variant] = arrays
-    return found
+        places.setdefault((dataset, graph, float(q)), {})[variant] = arrays
+    return places
 
 
 def _runs(many: int) -> str:
@@ -85,19 +85,19 @@ def _runs(many: int) -> str:
 def progress(tasks: Tasks) -> Figure:
     """Mean and worst node against rounds, accuracy by class in the end, and spread of models."""
     places = _by_place(tasks)
-    most = max(len(found["accuracy"]) for found in tasks.values())
+    most = max(len(arrays["accuracy"]) for arrays in tasks.values())
     figure, axes = panels(4 * len(places), width=4.0, height=3.4, most=4, layout="constrained")
     for i, ((dataset, graph, q), runs) in enumerate(places.items()):
         mean, worst, by_class, apart = axes[4 * i : 4 * i + 4]
-        for variant, found in runs.items():
+        for variant, arrays in runs.items():
             stage, style = stage_of(variant), _style(variant)
-            at, accuracy = found["rounds"], found[f"{stage}accuracy"]
+            at, accuracy = arrays["rounds"], arrays[f"{stage}accuracy"]
             band(mean, at, accuracy.mean(-1), **style)
             band(worst, at, accuracy.min(-1), **style)
-            classes = found[f"{stage}class_accuracy"][:, -1].mean(0)
+            classes = arrays[f"{stage}class_accuracy"][:, -1].mean(0)
             by_class.plot(np.arange(len(classes)), classes, marker=".", lw=1, **style)
-            band(apart, at, found[f"{stage}consensus"], log=True, **style)
-        many = max(len(found["accuracy"]) for found in runs.values())
+            band(apart, at, arrays[f"{stage}consensus"], log=True, **style)
+        many = max(len(arrays["accuracy"]) for arrays in runs.values())
         where = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
         mean.set_title(f"{where} ({_runs(many)}): mean of nodes", fontsize=10)
         worst.set_title("worst node", fontsize=10)
@@ -132,9 +132,9 @@ def alphas(tasks: Tasks) -> Figure:
         for method in ("cta/a", "average-cvar", "cvar-cvar"):
             at, middle, half = [], [], []
             for alpha in sorted((*SWEEP, ALPHA)):
-                found = runs.get(method if alpha == ALPHA else f"{method} {alpha}")
-                if found is not None:
-                    values = found["accuracy"][:, -1].mean(-1)
+                arrays = runs.get(method if alpha == ALPHA else f"{method} {alpha}")
+                if arrays is not None:
+                    values = arrays["accuracy"][:, -1].mean(-1)
                     mean, more = metrics.confidence(values)
                     at.append(alpha)
                     middle.append(float(mean))
@@ -189,8 +189,8 @@ def losses(tasks: Tasks) -> Figure:
     lines: dict[tuple[str, str, str], list[tuple[float, np.ndarray]]] = {}
     runs_of: dict[Any, int] = {}
     for (dataset, graph, q), runs in _by_place(tasks).items():
-        for variant, found in runs.items():
-            values = found["gap"] if "gap" in found else found["accuracy"][:, -1]
+        for variant, arrays in runs.items():
+            values = arrays["gap"] if "gap" in arrays else arrays["accuracy"][:, -1]
             lines.setdefault((dataset, graph, variant), []).append((1 - q, values.mean(-1)))
     for (dataset, graph, variant), points in lines.items():
         points.sort(key=lambda point: point[0])
@@ -198,11 +198,11 @@ def losses(tasks: Tasks) -> Figure:
         values = np.stack([p[1] for p in points], 1)  # [runs, losses]
         crc = variant.startswith("crc")
         colour = {"tree": "#7a4b12", "erdos_renyi": "#1f5fa8"}[graph]
-        told = f"{SETS[dataset]}, {GRAPHS[graph]}" + (f", {NAMES[variant][5:]}" if crc else "")
+        text = f"{SETS[dataset]}, {GRAPHS[graph]}" + (f", {NAMES[variant][5:]}" if crc else "")
         style: dict[str, Any] = {
             "color": colour,
             "ls": "--" if variant == "crc 64" else "-",
-            "label": told,
+            "label": text,
         }
         axis = gaps if crc else accuracies
         band(axis, lost, values, **style)
@@ -214,8 +214,8 @@ def losses(tasks: Tasks) -> Figure:
         (accuracies, "DecDiff+VT, a hidden layer of 64"),
     ):
         many = runs_of.get(axis)
-        told = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
-        axis.set_title(f"{title}{told}", fontsize=10)
+        text = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
+        axis.set_title(f"{title}{text}", fontsize=10)
         axis.set_xlabel("share of messages lost")
         axis.grid(alpha=0.25)
         if axis.lines:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from peerwise.errors import UnknownName
-from peerwise.papers.items import Description, Scale, TaskItem, TaskPaper, Tasks
+from peerwise.papers.items import Description, Scale, TaskItem, TaskPaper, Tasks, merged
 from peerwise.study.tasks import Task
 
 __all__ = ["EPSILONS", "ITEMS", "NODES", "PAPER", "SETS", "datasets"]
@@ -110,47 +110,50 @@ def _tasks_clamping(sets: list[str], scale: Scale) -> Tasks:
     return tasks
 
 
-def _learn(name: str, method: str, *, epsilon: float | None, rows: int, **more: Any) -> Task:
+def _learn(name: str, method: str, epsilon: float | None, *more: Description) -> Task:
     """Test errors of 50 nodes at a budget, three times."""
-    run = {"repetitions": 3, **more.pop("run", {})}
-    description: Description = {
-        "data": {"source": name, **more.pop("data", {})},
-        "split": {"nodes": 50, "rows": rows, "test_rows": 4000, **more.pop("split", {})},
-        "method": {"name": method, **more.pop("method", {})},
+    usual: Description = {
+        "data": {"source": name},
+        "split": {"nodes": 50, "test_rows": 4000},
+        "method": {"name": method},
         "privacy": {"epsilon": epsilon},
-        "run": run,
-        **more,
+        "run": {"repetitions": 3},
     }
-    return _work("errors", description=description)
+    return _work("errors", description=merged(usual, *more))
 
 
 def _tasks_skew(sets: list[str], scale: Scale) -> Tasks:
     names = [s for s in sets if s in ("adult", "mushroom", "skin")]
-    network = {"topology": "complete", "push": True}
-    return {
-        f"{name} {skew} {method} {epsilon}": _learn(
-            name, method, epsilon=epsilon, rows=100, data={"typing": "manifest"},
-            split={"partition": skew}, **({"network": network} if method == "gossip_nb" else {}),
-        )
-        for name in (names[:1] if scale.quick else names)
-        for skew in SKEWS
-        for method in ("gossip_nb", "federated_nb")
-        for epsilon in (None, 1.0)
-    }  # fmt: skip
+    networks: dict[str, Description] = {
+        "gossip_nb": {"network": {"topology": "complete", "push": True}},
+        "federated_nb": {},
+    }
+    tasks = {}
+    for name in names[:1] if scale.quick else names:
+        for skew in SKEWS:
+            dealt = {"data": {"typing": "manifest"}, "split": {"partition": skew, "rows": 100}}
+            for method, network in networks.items():
+                for epsilon in (None, 1.0):
+                    task = _learn(name, method, epsilon, dealt, network)
+                    tasks[f"{name} {skew} {method} {epsilon}"] = task
+    return tasks
 
 
 def _tasks_crc(sets: list[str], scale: Scale) -> Tasks:
     names = [s for s in sets if s in ("adult", "skin", "accelerometer")]
+    rows: Description = {"split": {"rows": 400}}
+    calibrated: Description = {
+        "method": {"lr": 0.2, "clip": 3.0},
+        "network": {"topology": "regular", "k": 6},
+    }
     tasks = {}
     for name in names[:1] if scale.quick else names:
         for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0, None):
-            budget: dict[str, Any] = {"epsilon": epsilon, "rows": 400}
-            tasks[f"{name} federated_nb {epsilon}"] = _learn(name, "federated_nb", **budget)
+            tasks[f"{name} federated_nb {epsilon}"] = _learn(name, "federated_nb", epsilon, rows)
             for rounds in (8, 32):
-                tasks[f"{name} private_crc-{rounds} {epsilon}"] = _learn(
-                    name, "private_crc", **budget, method={"lr": 0.2, "clip": 3.0},
-                    network={"topology": "regular", "k": 6}, run={"rounds": rounds},
-                )  # fmt: skip
+                long = {"run": {"rounds": rounds}}
+                task = _learn(name, "private_crc", epsilon, rows, calibrated, long)
+                tasks[f"{name} private_crc-{rounds} {epsilon}"] = task
     return tasks
 
 

@@ -210,7 +210,7 @@ def gossip(
     nodes: int,
     epsilon: float,
     rounds: int,
-    counter: str = "printed",
+    counter: Any = "printed",
     test_rows: int = 16_281,
     clamp_at_node: bool = False,
     seed: int = 0,

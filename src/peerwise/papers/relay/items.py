@@ -72,17 +72,17 @@ def _gaps(
     def tasks(sets: list[str], scale: Scale) -> Tasks:
         used, networks = (QUICK_WAYS, graphs[:1]) if scale.quick else (ways, graphs)
         sets = [s for s in (_large(sets, least) if least else sets) if s in (shown or sets)]
-        made = {}
+        planned = {}
         for name in [s for s in sets if not scale.quick or s in QUICK_SETS]:
             for way in used:
                 rc = _rc(name, way, scale, usual, nodes)
-                made[f"{name}|-|{way}|rc"] = _learn(rc)
+                planned[f"{name}|-|{way}|rc"] = _learn(rc)
                 for graph in networks:
                     network = {"network": {**GRAPHS[graph], **(channel or {})}}
                     for method in methods:
                         learnt = _learn(rc, network, {"method": METHODS[method]})
-                        made[f"{name}|{graph}|{way}|{method}"] = learnt
-        return made
+                        planned[f"{name}|{graph}|{way}|{method}"] = learnt
+        return planned
 
     return tasks
 
@@ -96,17 +96,17 @@ def _large(sets: list[str], least: int) -> list[str]:
 
 
 def _liars(sets: list[str], scale: Scale) -> Tasks:
-    made = {}
+    planned = {}
     for name in [s for s in sets if s in SHOWN[:2]]:
         rc = _rc(name, "iid", scale, 2)
-        made[f"{name}|-|iid|rc"] = _learn(rc)
+        planned[f"{name}|-|iid|rc"] = _learn(rc)
         for push in (0.0, PUSH):
             for clip in CLIPS[:2] if scale.quick else CLIPS:
                 method = {"name": "relay", "clip": clip, "warm": 0.0}
                 arguments = {"description": merged(rc, {"method": method}), "push": push}
                 task = Task("peerwise.papers.relay.runs:lied_to", arguments)
-                made[f"{name}|{clip}|{push:g}|relay"] = task
-    return made
+                planned[f"{name}|{clip}|{push:g}|relay"] = task
+    return planned
 
 
 _GAP = (
