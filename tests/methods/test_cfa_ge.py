@@ -264,9 +264,9 @@ def test_neighbours_count_by_trust_times_size(name):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"step": 0.0}, "step must be above 0"),
-        ({"smoothing": 0.0}, "smoothing in"),
-        ({"smoothing": 1.1}, "smoothing in"),
+        ({"step": 0.0}, "step must be greater than 0"),
+        ({"smoothing": 0.0}, "smoothing must be greater than 0 and at most 1"),
+        ({"smoothing": 1.1}, "smoothing must be greater than 0 and at most 1"),
         ({"rows": 0}, "rows must be 1 or more"),
         ({"epsilon": 0.0}, "epsilon"),
     ],
