@@ -11,14 +11,15 @@ from annotated_types import Ge
 from peerwise.combine.weigh import data_size
 from peerwise.core import Array, Mean, Tree
 from peerwise.declare import declares
-from peerwise.errors import BadSetting, UnknownName
 
 __all__ = ["Norm", "Softening", "Step", "decdiff", "toward"]
 
 Norm: TypeAlias = Annotated[
     Literal["tensor", "global"], "distance of each tensor by itself, or of all together"
 ]
-Softening: TypeAlias = Annotated[float, Ge(1), "softens the step: distance / (distance + s)"]
+Softening: TypeAlias = Annotated[  # below 1 a step could overshoot the mean
+    float, Ge(1), "softens the step: distance / (distance + s)"
+]
 
 Step: TypeAlias = Callable[[Tree, Tree], Tree]  # own, mean -> value
 
@@ -31,10 +32,6 @@ def toward(s: float = 1.0, norm: str = "tensor") -> Step:
     near, so that what a node has learnt is not overwritten. `norm`: of each "tensor" by itself, or
     "global" over all of them.
     """
-    if not s >= 1:
-        raise BadSetting(f"s must be 1 or more, or a step could overshoot the mean, got {s}")
-    if norm not in ("tensor", "global"):
-        raise UnknownName("norm", norm, ["tensor", "global"])
 
     def step(own: Tree, mean: Tree) -> Tree:
         apart = jax.tree.map(jnp.subtract, mean, own)
