@@ -487,7 +487,7 @@ def test_settings_that_make_no_sense_are_refused(options, says):
 def test_unknown_names_are_answered_with_the_nearest():
     with pytest.raises(UnknownName, match="unknown model 'naive_bays'; did you mean 'naive_bayes'"):
         small("naive_bays").fit(*WINE)
-    with pytest.raises(UnknownName, match="option of the model qda: 'shrink'; did you mean"):
+    with pytest.raises(UnknownName, match=r"key in \[model\]: 'shrink'; did you mean"):
         small("qda", model_options={"shrink": 0.1}).fit(*WINE)
     with pytest.raises(BadSetting, match="shrinkage must be between 0 and 1, got 2"):
         small("qda", model_options={"shrinkage": 2}).fit(*WINE)

@@ -226,7 +226,9 @@ def test_networks_of_weights_read_categories_and_no_gaps():
     assert not model.__sklearn_tags__().input_tags.allow_nan
     with pytest.raises(BadData, match=r"column 'a' has no value in row 0.* fill it in"):
         model.predict(frame.assign(a=np.nan))
-    with pytest.raises(BadData, match="isolated_net cannot use missing values"):
+    with pytest.raises(
+        BadData, match="isolated_net trains networks of weights, which cannot read missing"
+    ):
         model.fit(frame.assign(d=frame["d"].where(y > 0)), y)
     with pytest.raises(ValueError, match="contains NaN"):
         model.fit(np.where(x > x.mean(), x, np.nan), y)

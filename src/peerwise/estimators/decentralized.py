@@ -122,9 +122,14 @@ class DecentralizedClassifier(Tabular):
             self._site(),
         )
         x = encoded(self._without_site(columns), self.schema_, self.handle_unknown)
+        if described.method.learns == "net" and np.isnan(x).any():
+            raise BadData(
+                f"{described.method.name} trains networks of weights, which cannot read missing "
+                "values; fill them in, or take a method that learns statistics, such as crc"
+            )
         codes = np.searchsorted(self.classes_, y).astype(np.int32)
         owned = [np.flatnonzero(code == i) for i in range(len(self.nodes_))]
-        links = self._links(described, len(owned))
+        links = self._links(len(owned))
         world = World(x, codes, owned, self.schema_, len(owned), len(codes), seed, links=links)
         self._learn(described, as_read(described, world))
         return self
@@ -173,7 +178,7 @@ class DecentralizedClassifier(Tabular):
             )
         return given, None
 
-    def _links(self, described: Cell, n: int) -> Topology | None:
+    def _links(self, n: int) -> Topology | None:
         """Who hears whom, where it does not have to be drawn."""
         graph = self._network()[1]
         if graph is None:
@@ -269,7 +274,7 @@ class DecentralizedClassifier(Tabular):
             models: list[Any] = [classifier(value) for value in parts]
             consensus: Any = classifier(jax.tree.map(lambda a: a.mean(0), values))
         else:
-            empty = world._replace(x=world.x[:0], y=world.y[:0], owned=[])
+            empty = world._replace(x=world.x[:0].copy(), y=world.y[:0].copy(), owned=[])
             consensus = NetworkModel(described, empty, self.topology_, values)
             models = [
                 NetworkModel(
