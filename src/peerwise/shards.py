@@ -53,7 +53,7 @@ class Shards(NamedTuple):
 
 
 def roomy(rows: int) -> int:
-    """The next of few sizes: rows padded to it, many tables need few compiled programs.
+    """The next of few sizes: tables padded to it share a few compiled programs.
 
     >>> [roomy(m) for m in (1, 32, 33, 100)]
     [32, 32, 48, 108]
@@ -65,7 +65,7 @@ def roomy(rows: int) -> int:
 
 
 def _cuts(sizes: np.ndarray) -> list[tuple[int, int, int]]:
-    """Groups of falling sizes: from which, up to which, and the rows that each is padded to."""
+    """Groups of nodes in order of falling size: start, stop, and the rows to which it is padded."""
     cuts, start = [], 0
     while start < sizes.size:
         length = max(int(sizes[start]), 1)
@@ -99,7 +99,7 @@ def _grouped(
         real = column < sizes[nodes][:, None]
         index = flat[np.where(real, starts[nodes][:, None] + column, 0)]
         held = x[index]
-        held[~real] = 0  # and not the row of somebody else
+        held[~real] = 0  # padding, and not a row of another node
         shard = Shard(held, y[index].astype(np.int32), real.astype(kind))
         groups.append(Group(nodes.astype(np.int32), shard))
     return Shards(tuple(groups))

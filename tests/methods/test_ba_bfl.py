@@ -35,20 +35,20 @@ def close(a, b, **options):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("rule", ["rkl", "gaa"])
-def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(rule):
+@pytest.mark.parametrize("divergence", ["rkl", "gaa"])
+def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(divergence):
     """To the bit: a penalty of no layers is 0, and other weights are averaged as they are."""
     for method, graph in ((fedavg, topology.server(N)), (decavg, topology.ring(N))):
         plain = method(PLAIN, **SMALL, **({} if method is fedavg else {"start": "common"}))
-        ours = ba_bfl(PLAIN, rule=rule, **SMALL)
+        ours = ba_bfl(PLAIN, divergence=divergence, **SMALL)
         runs = [simulate(m, ROWS, graph, 3, seed=1).state.value for m in (plain, ours)]
         close(*runs, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("rule", ["rkl", "gaa_normalised"])
-def test_runtimes_agree_over_lossy_links(rule):
+@pytest.mark.parametrize("divergence", ["rkl", "gaa_normalised"])
+def test_runtimes_agree_over_lossy_links(divergence):
     """Other rules: tests/combine."""
-    method, graph = ba_bfl(NET, rule=rule, **SMALL), topology.ring(N)
+    method, graph = ba_bfl(NET, divergence=divergence, **SMALL), topology.ring(N)
     runs = [run(method, ROWS, graph, 4, seed=2, channel=erasure(0.7)) for run in (simulate, walk)]
     close(*(r.state.value for r in runs), rtol=2e-5, atol=2e-5)
 
@@ -99,8 +99,8 @@ def test_the_divergence_counts_once_for_all_rows_times_the_temperature():
 
 
 def test_a_personal_model_keeps_its_share():
-    """own_share s: in the chart, s of one's own and 1 - s of the neighbours' by data size."""
-    method = ba_bfl(NET, rule="aalv", own_share=0.75, **SMALL)
+    """Weights of CFA: in the chart, 1 - epsilon of one's own, the rest by data size."""
+    method = ba_bfl(NET, divergence="aalv", weigh={"name": "cfa", "epsilon": 0.25}, **SMALL)
     graph = topology.chain(2)
     rows = shards((8, 8))
     before = simulate(method, rows, graph, 0, seed=5).state.value
@@ -115,13 +115,15 @@ def test_a_personal_model_keeps_its_share():
 
 
 def test_bad_settings_are_told():
-    with pytest.raises(UnknownName, match="rkl"):
-        ba_bfl(NET, rule="rkll", **SMALL)
-    with pytest.raises(UnknownName, match="neighbours"):
+    with pytest.raises(BadSetting, match="did you mean 'rkl'"):
+        ba_bfl(NET, divergence="rkll", **SMALL)
+    with pytest.raises(UnknownName, match="did you mean 'barycenter'"):
+        ba_bfl(NET, rule="barycentre", **SMALL)
+    with pytest.raises(BadSetting, match="did you mean 'neighbours'"):
         ba_bfl(NET, prior="neighbour", **SMALL)
-    with pytest.raises(BadSetting, match="own_share"):
-        ba_bfl(NET, own_share=1.0, **SMALL)
+    with pytest.raises(BadSetting, match="epsilon must be greater than 0"):
+        ba_bfl(NET, weigh={"name": "cfa", "epsilon": 0.0}, **SMALL)
     with pytest.raises(BadSetting, match="temperature"):
         ba_bfl(NET, temperature=-1.0, **SMALL)
-    with pytest.raises(UnknownName, match="start"):
+    with pytest.raises(BadSetting, match="start must be 'own' or 'common'"):
         ba_bfl(NET, start="mine", **SMALL)

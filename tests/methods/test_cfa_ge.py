@@ -142,7 +142,7 @@ def test_rounds_by_hand(case):
 N = 6
 SMALL = {"batch": 4, "lr": 0.1, "momentum": 0.5, "step": 0.05}
 DATA = pack(*table([9, 4, 8, 4, 9, 3], 2))  # two groups
-GRAPH = topologies.erdos_renyi(N, 0.5, seed=1)
+GRAPH = topologies.erdos_renyi(N, p=0.5, seed=1)
 METHOD = cfa_ge(LINEAR, smoothing=0.7, rows=3, epochs=2, **SMALL)
 LOSSY = pytest.mark.parametrize("q", [1.0, 0.7])
 
@@ -218,9 +218,8 @@ def held(graph):
     return lowered.compile().memory_analysis().temp_size_in_bytes / (n * net.size * 4)
 
 
-@pytest.mark.optimised
 def test_replies_are_summed_and_never_held_for_all_neighbours():
-    few, many = (topologies.regular(24, k, seed=0) for k in (4, 12))
+    few, many = (topologies.regular(24, k=k, seed=0) for k in (4, 12))
     assert (few.slots, many.slots) == (4, 16)
     small, large = held(few), held(many)
     assert large < 1.3 * small
@@ -265,9 +264,9 @@ def test_neighbours_count_by_trust_times_size(name):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"step": 0.0}, "step must be above 0"),
-        ({"smoothing": 0.0}, "smoothing in"),
-        ({"smoothing": 1.1}, "smoothing in"),
+        ({"step": 0.0}, "step must be greater than 0"),
+        ({"smoothing": 0.0}, "smoothing must be greater than 0 and at most 1"),
+        ({"smoothing": 1.1}, "smoothing must be greater than 0 and at most 1"),
         ({"rows": 0}, "rows must be 1 or more"),
         ({"epsilon": 0.0}, "epsilon"),
     ],

@@ -17,7 +17,7 @@ GRAPHS = {
     "star": topologies.star(8),
     "grid": topologies.grid(16),
     "tree": topologies.random_tree(12, seed=2),
-    "regular": topologies.regular(12, 4, seed=1),
+    "regular": topologies.regular(12, k=4, seed=1),
 }
 COMPLETE = topologies.complete(7)
 

@@ -292,22 +292,24 @@ def test_a_larger_node_moves_the_result_more(larger):
 
 def test_data_size_listens_more_to_the_larger_neighbour():
     shards = pack(X, Y, [[0], np.arange(1, 10), [10, 11]])
-    run = trained(crc(MODEL, m0=50.0, weigh="data_size"), shards, topologies.chain(3))
+    run = trained(
+        crc(MODEL, m0=50.0, rule="data_size", include_self=False), shards, topologies.chain(3)
+    )
     said = run.learnt[0]  # the middle hears 1 row and 2 rows
     np.testing.assert_allclose(run.heard[1, 1], (1 * said[0] + 2 * said[2]) / 3, rtol=1e-12)
 
 
 def test_weigh_rules_are_those_of_combine():
     def rule(**settings):
-        return crc(MODEL, m0=1.0, **settings).combine.weigh
+        return crc(MODEL, m0=1.0, **settings).combine
 
     own = combine.alone()
-    assert rule() is combine.equal(False)
-    assert rule(include_self=True) is combine.equal(True)
-    assert rule(weigh="data_size", include_self=True) is combine.data_size(True)
-    assert rule(weigh="data_size") is combine.data_size(False)
-    assert rule(weigh="metropolis") is combine.metropolis()
-    assert rule(weigh=own) is own
+    assert rule() is combine.equal(include_self=False)
+    assert rule(include_self=True) is combine.equal(include_self=True)
+    assert rule(rule="data_size") is combine.data_size(include_self=True)
+    assert rule(rule="data_size", include_self=False) is combine.data_size(include_self=False)
+    assert rule(rule="metropolis") is combine.metropolis()
+    assert rule(rule=own) is own
 
 
 # --- alone, silent, empty
@@ -327,7 +329,7 @@ def test_isolated_ignores_the_network():
 @pytest.mark.parametrize("weigh", ["equal", "data_size", "metropolis"])
 def test_a_node_that_hears_nobody_goes_on_with_its_own(weigh):
     """As if there were no network: calibrating its own statistics round after round."""
-    method = crc(MODEL, m0=M0, weigh=weigh, include_self=weigh == "data_size")
+    method = crc(MODEL, m0=M0, rule=weigh)
     silence = topologies.metropolis(topologies.alone(NODES))
     value = trained(method, SHARDS["iid"], silence).value
     for v, part in enumerate(np.split(ORDERS["iid"], NODES)):
@@ -415,11 +417,10 @@ def test_guards_are_counted_and_leave_the_statistics_alone():
         ({"m0": float("nan")}, "m0 must be greater than 0"),
         ({"lr": 0.0, "rows": 10, "nodes": 2}, "lr must be greater than 0"),
         ({"lr": -0.1, "rows": 10, "nodes": 2}, "lr must be greater than 0"),
-        ({"lr": 0.1, "rows": 0, "nodes": 2}, "rows must be greater than 0"),
-        ({"lr": 0.1, "rows": 10, "nodes": 0}, "nodes must be greater than 0"),
-        ({"lr": 0.1}, "lr needs the network's rows and nodes"),
-        ({}, "either m0 or lr"),
-        ({"m0": 1.0, "lr": 0.1, "rows": 10, "nodes": 2}, "either m0 or lr"),
+        ({"lr": 0.1, "rows": 0, "nodes": 2}, "lr needs .* rows and nodes .* got 0 and 2"),
+        ({"lr": 0.1, "rows": 10, "nodes": 0}, "lr needs .* rows and nodes .* got 10 and 0"),
+        ({"lr": 0.1}, "lr needs .* rows and nodes .* got None and None; give them, or m0"),
+        ({}, "lr needs .* give them, or m0"),
         ({"m0": 1.0, "iterations": 0}, "iterations must be 1 or more, got 0"),
         ({"m0": 1.0, "iterations": -1}, "iterations must be 1 or more"),
     ],
@@ -439,14 +440,14 @@ def test_a_step_must_be_positive(method, lr):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: crc(MODEL, m0=1.0, weigh="metropolys"), "did you mean 'metropolis'"),
+        (lambda: crc(MODEL, m0=1.0, rule="metropolys"), "did you mean 'metropolis'"),
         (lambda: rc(MODEL, start="unifrom"), "did you mean 'uniform'"),
         (lambda: rc(MODEL, iterate="bset"), "did you mean 'best'"),
-        (lambda: isolated(MODEL, start="random"), "start 'random'"),
+        (lambda: isolated(MODEL, start="random"), "start must be 'uniform' or 'ml', got 'random'"),
     ],
 )
 def test_unknown_names_give_the_nearest(make, says):
-    with pytest.raises(UnknownName, match=says):
+    with pytest.raises((BadSetting, UnknownName), match=says):
         make()
 
 

@@ -8,13 +8,13 @@ import pytest
 from peerwise import metrics
 from peerwise import topology as topologies
 from peerwise.channel import erasure
-from peerwise.experiments.job import make_model, split
-from peerwise.experiments.setting import Setting
+from peerwise.learner import cell, drawn
 from peerwise.methods import crc, rc
+from peerwise.models.registry import model_for
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 
-BASE = Setting(repetitions=2, test_rows=1000)
+REPETITIONS = 2
 LR, ROUNDS, ARRIVAL = 0.05, (64, 256), (1.0, 0.7, 0.3)
 NODES = {"digits": 24, "letter": 50}  # of 50 rows
 # the largest gap after the last round: half as much again as measured, for each share that arrives
@@ -24,9 +24,10 @@ MOST = {"digits": (0.02, 0.02, 0.05), "letter": (0.07, 0.075, 0.11)}
 @cache
 def gaps(name):
     """[rounds, arrival] test error above pooled RC of as many rounds, on random trees."""
-    setting = BASE.model_copy(update={"data": name, "nodes": NODES[name], "rows": 50})
-    parts = [split(setting, r) for r in range(setting.repetitions)]
-    model = make_model(setting, parts[0])
+    nodes = NODES[name]
+    one = cell({"data": name, "split": {"nodes": nodes, "rows": 50, "test_rows": 1000}})
+    parts = [drawn(one, r) for r in range(REPETITIONS)]
+    model = model_for(parts[0].schema)
     probes = [metrics.errors("test", part.x_test, part.y_test) for part in parts]
 
     def errors(method, deal, graphs, q=1.0):
@@ -36,9 +37,9 @@ def gaps(name):
         seen = simulate(method, shards, graphs, ROUNDS[-1], **told).history["adapt"]
         return np.asarray(seen["test_error"]).mean((0, 2))
 
-    trees = [topologies.random_tree(setting.nodes, seed=r) for r in range(setting.repetitions)]
+    trees = [topologies.random_tree(nodes, seed=r) for r in range(REPETITIONS)]
     central = errors(rc(model, lr=LR), pooled, topologies.alone(1))
-    method = crc(model, lr=LR, rows=50 * setting.nodes, nodes=setting.nodes)
+    method = crc(model, lr=LR, rows=50 * nodes, nodes=nodes)
     found = np.stack([errors(method, pack, trees, q) - central for q in ARRIVAL], 1)
     for rounds, reference, row in zip(ROUNDS, central, found, strict=True):
         print(f"{name} after {rounds} rounds: RC {reference:.3f}; gaps", end=" ")

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from peerwise import models
 from peerwise import topology as topologies
 from peerwise.core import Shard
 from peerwise.methods import crc, isolated, ml, rc
 from peerwise.models import log_posterior, naive_bayes
 from peerwise.models.family import by_class
-from peerwise.models.registry import MODELS
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 
@@ -39,7 +39,7 @@ CASES = {
 
 def made(name, missing=False):
     case = CASES[name]
-    return MODELS[name](case.cardinalities, CLASSES, missing, **case.options)
+    return getattr(models, name)(case.cardinalities, CLASSES, missing, **case.options)
 
 
 @cache

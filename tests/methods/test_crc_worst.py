@@ -10,10 +10,10 @@ from peerwise import topology as topologies
 from peerwise.channel import erasure
 from peerwise.core import Shard, State
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.experiments.job import make_method, run
-from peerwise.experiments.setting import Setting
+from peerwise.learner import assemble, cell, drawn, run
 from peerwise.methods import crc, private_crc
 from peerwise.models import naive_bayes
+from peerwise.privacy.budget import Budget
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.update import soft_error
@@ -35,11 +35,10 @@ PARTS = np.split(np.arange(len(Y)), NODES)
 SHARDS = pack(X, Y, PARTS)
 RING = topologies.ring(NODES)
 EQUAL = crc(MODEL, m0=100.0, include_self=True)
-SETTING = Setting(data="wine", nodes=4, rows=20, rounds=4, repetitions=2, test_rows=50)
 
 
 def worst(**options):
-    return crc(MODEL, m0=100.0, weigh="worst", **options)
+    return crc(MODEL, m0=100.0, rule="worst", **options)
 
 
 def look(method, state):
@@ -72,8 +71,8 @@ def test_with_alpha_one_it_is_the_mean_with_oneself(q):
 
 
 def test_the_rule_is_that_of_combine():
-    assert worst().combine.weigh is combine.worst(0.3)
-    assert worst(alpha=0.1).combine.weigh is combine.worst(0.1)
+    assert worst().combine is combine.worst(alpha=0.3)
+    assert worst(alpha=0.1).combine is combine.worst(alpha=0.1)
 
 
 def test_a_node_tells_the_soft_error_of_its_own_model_on_its_own_rows():
@@ -105,7 +104,7 @@ def test_only_this_rule_sends_more():
     graph = topologies.metropolis(RING)
     numbers = CLASSES * (1 + 2 + 3) + 1  # of a class: rows, x, x^2, categories; and the size
     for weigh in ("equal", "data_size", "metropolis"):
-        plain = crc(MODEL, m0=100.0, weigh=weigh)
+        plain = crc(MODEL, m0=100.0, rule=weigh)
         assert walk(plain, SHARDS, graph, 0).message_bytes == 4 * numbers
     assert walk(worst(), SHARDS, graph, 0).message_bytes == 4 * (numbers + 1)
     assert set(ran(EQUAL)["adapt"]["memory"]) == {"size", "guards"}  # and computes nothing more
@@ -121,52 +120,53 @@ def test_simulate_equals_walk(q):
 
 @pytest.mark.parametrize("alpha", [0, -1, 1.2, float("nan")])
 def test_what_is_no_share_is_refused(alpha):
-    with pytest.raises(BadSetting, match="alpha, the share of worst losses, must be above 0"):
+    with pytest.raises(BadSetting, match="alpha must be greater than 0 and at most 1, got"):
         worst(alpha=alpha)
 
 
 def test_private_crc_tells_no_losses():
-    with pytest.raises(BadSetting, match="loss is not told"):
-        private_crc(MODEL, m0=100.0, epsilon=1.0, rounds=4, weigh="worst")
+    with pytest.raises(BadSetting, match=r"needs the loss .* which private_crc does not tell"):
+        private_crc(MODEL, 4, Budget(1.0), m0=100.0, rule="worst")
 
 
-# --- in settings
+# --- in descriptions
 
 
-def setting(**update):
-    return Setting(**{**SETTING.model_dump(), **update})
+def described(**method):
+    split = {"nodes": 4, "rows": 20, "test_rows": 50}
+    shape = {"data": "wine", "split": split, "run": {"rounds": 4, "repetitions": 2}}
+    return cell({**shape, "method": {"name": "crc", **method}})
 
 
-def test_a_setting_selects_the_worst_with_its_share():
-    told = {"weigh": "worst", "method_options": {"alpha": 0.1}}
-    assert make_method(setting(**told), MODEL, 80).combine.weigh is combine.worst(0.1)
-    assert make_method(setting(weigh="worst"), MODEL, 80).combine.weigh is combine.worst(0.3)
-    keys = {setting(**told).key, setting(weigh="worst").key, setting().key}
-    assert len(keys) == 3
-    outcome = run(setting(**told))
+def test_a_description_selects_the_worst_with_its_share():
+    cells = described(rule="worst", alpha=0.1), described(rule="worst")
+    rules = [assemble(c, drawn(c, 0)).method.combine for c in cells]
+    assert rules[0] is combine.worst(alpha=0.1)
+    assert rules[1] is combine.worst(alpha=0.3)
+    assert len({c.key for c in (*cells, described())}) == 3
+    outcome = run(cells[0])
     error = outcome.values["test_error"]
     assert error.shape == (2, 1, 4)
     assert 0 <= error.min() <= error.max() < 0.7
 
 
 @pytest.mark.parametrize(
-    "update",
+    ("method", "says"),
     [
-        {"weigh": "worst", "method_options": {"alfa": 0.1}},
-        {"weigh": "worst", "method_options": {"alpha": 0.1, "quantile": "linear"}},
-        {"weigh": "equal", "method_options": {"alpha": 0.1}},
-        {"method": "isolated", "weigh": "worst", "method_options": {"alpha": 0.1}},
-        {"method": "private_crc", "weigh": "worst", "method_options": {"alpha": 0.1}},
+        ({"rule": "worst", "alfa": 0.1}, "did you mean 'alpha'"),
+        ({"rule": "equal", "alpha": 0.1}, "alpha is an option of .* not of crc; it has"),
+        ({"name": "isolated", "rule": "worst"}, "rule is an option of .* not of isolated"),
+        ({"rule": "worst", "alpha": 2.0}, "alpha must be greater than 0 and at most 1, got 2"),
+        ({"rule": "wost"}, "did you mean 'worst'"),
     ],
     ids=str,
 )
-def test_options_that_nothing_takes_are_refused(update):
-    with pytest.raises(BadSetting, match='for crc with weigh = "worst", which has alpha'):
-        run(setting(**update))
+def test_options_that_nothing_takes_are_refused(method, says):
+    with pytest.raises((BadSetting, UnknownName), match=says):
+        described(**method)
 
 
-def test_a_bad_share_or_rule_in_a_setting_is_refused():
-    with pytest.raises(BadSetting, match="alpha, the share of worst losses"):
-        run(setting(weigh="worst", method_options={"alpha": 2.0}))
-    with pytest.raises(UnknownName, match="did you mean 'worst'"):
-        run(setting(weigh="wost"))
+def test_private_crc_of_a_description_refuses_the_rule():
+    one = described(name="private_crc", rule="worst", alpha=0.1)
+    with pytest.raises(BadSetting, match="which private_crc does not tell"):
+        assemble(one, drawn(one, 0))

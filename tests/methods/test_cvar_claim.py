@@ -24,14 +24,14 @@ NODES, EACH, TRAIN, SEEDS, ROUNDS = 10, 110, 1300, 3, 200
 ALPHA, STEP, COMPONENTS = 0.3, 0.05, 20
 NET = network_of(mlp(64, 10, (32,)), 64, 10)
 TRAINING = {"steps": 5, "batch": 20, "momentum": 0.0}
-BAYES = {"lr": 0.05, "rows": NODES * EACH, "nodes": NODES, "include_self": True}
+BAYES = {"lr": 0.05, "rows": NODES * EACH, "nodes": NODES}
 METHODS = {
     "cta": cta(NET, lr=STEP, **TRAINING),
     "cta/a": cta(NET, lr=STEP / ALPHA, **TRAINING),
     "average-cvar": average_cvar(NET, lr=STEP, alpha=ALPHA, **TRAINING),
     "cvar-cvar": cvar_cvar(NET, lr=STEP, alpha=ALPHA, **TRAINING),
-    "crc": crc(naive_bayes((0,) * COMPONENTS, 10), **BAYES),
-    "crc worst": crc(naive_bayes((0,) * COMPONENTS, 10), weigh="worst", alpha=ALPHA, **BAYES),
+    "crc": crc(naive_bayes((0,) * COMPONENTS, 10), include_self=True, **BAYES),
+    "crc worst": crc(naive_bayes((0,) * COMPONENTS, 10), rule="worst", alpha=ALPHA, **BAYES),
 }
 
 
@@ -59,7 +59,7 @@ def learnt(name, way, q, quiet):
     `quiet`: how probably a message of node 0 arrives. All runs of a method are one program.
     """
     x, y = components() if name.startswith("crc") else rows()
-    deal, sizes = partition.PARTITIONS[way], np.full(NODES, EACH)
+    deal, sizes = getattr(partition, way), np.full(NODES, EACH)
     heard = np.full(NODES, q)
     heard[0] = quiet
     run = simulate(

@@ -12,7 +12,7 @@ from peerwise import metrics
 from peerwise import topology as topologies
 from peerwise.channel import erasure
 from peerwise.combine.step import toward
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting
 from peerwise.methods.neural import cfa, decavg, decdiff, fedavg, isolated_net
 from peerwise.nets import mlp, network_of
 from peerwise.shards import pack, pooled
@@ -131,7 +131,7 @@ def test_starts_are_common_or_their_own():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_simulate_equals_walk(name):
-    shards, graph = pack(*UNEVEN), topologies.erdos_renyi(N, 0.5, seed=1)
+    shards, graph = pack(*UNEVEN), topologies.erdos_renyi(N, p=0.5, seed=1)
     options = {"rounds": 20, "seed": 3}
     oracle = walk(METHODS[name], shards, graph, **options)
     assert_equal_runs(simulate(METHODS[name], shards, graph, **options), oracle, 1e-4)
@@ -167,11 +167,11 @@ def test_the_first_aggregation_hurts_decdiff_less_than_plain_averaging():
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda: decdiff(NET, s=0.5), BadSetting, "overshoot"),
-        (lambda: decdiff(NET, norm="layer"), UnknownName, "norm"),
+        (lambda: decdiff(NET, s=0.5), BadSetting, "s must be 1 or more, got 0.5"),
+        (lambda: decdiff(NET, norm="layer"), BadSetting, "norm must be 'tensor' or 'global'"),
         (lambda: cfa(NET, epsilon=1.5), BadSetting, "epsilon"),
-        (lambda: decavg(NET, start="comon"), UnknownName, "common"),
-        (lambda: decavg(NET, optimiser="rmsprop"), UnknownName, "optimiser"),
+        (lambda: decavg(NET, start="comon"), BadSetting, "did you mean 'common'"),
+        (lambda: decavg(NET, optimiser="rmsprop"), BadSetting, "optimiser must be 'sgd' or 'adam'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, error, says):

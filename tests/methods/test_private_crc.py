@@ -18,6 +18,7 @@ from peerwise.methods import crc
 from peerwise.methods.private_crc import noise_multiplier, private_crc
 from peerwise.models import naive_bayes
 from peerwise.privacy import Ledger, Overspent
+from peerwise.privacy.budget import Budget
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.shards import pack
 from peerwise.simulate import simulate
@@ -44,7 +45,7 @@ BASE = crc(MODEL, m0=M0)
 
 def clipped(clip, **options):
     """CRC that clips and adds no noise."""
-    return private_crc(MODEL, epsilon=math.inf, rounds=ROUNDS, clip=clip, m0=M0, **options)
+    return private_crc(MODEL, ROUNDS, Budget(), clip=clip, m0=M0, **options)
 
 
 def learnt(method, **options):
@@ -127,7 +128,7 @@ def test_a_row_that_is_not_there_is_the_same_as_one_of_weight_zero():
 
 def draws(epsilon, clip, rounds=ROUNDS, many=3000):
     """The noise in updates of one node by many keys [many, c, q]."""
-    method = private_crc(MODEL, epsilon=epsilon, rounds=rounds, clip=clip, m0=M0)
+    method = private_crc(MODEL, rounds, Budget(epsilon), clip=clip, m0=M0)
     shard = jax.tree.map(jnp.asarray, SHARDS.of(0))
     state = method.init(jax.random.key(0), shard)
     keys = jax.random.split(jax.random.key(1), many)
@@ -150,7 +151,7 @@ def test_noise_has_the_standard_deviation_multiplier_times_clip(epsilon, clip):
 
 
 def test_noise_of_rounds_and_nodes_differs():
-    quiet = private_crc(MODEL, epsilon=2.0, rounds=2, clip=1e-3, m0=M0)
+    quiet = private_crc(MODEL, 2, Budget(2.0), clip=1e-3, m0=M0)
     look = {"probe": lambda method, state: state.value, "at": [1, 2]}
     run = simulate(quiet, SHARDS, topologies.alone(NODES), 2, **look)
     first, second = np.asarray(run.history["adapt"])
@@ -233,7 +234,7 @@ def test_a_ledger_of_the_very_budget_never_pays_for_more_than_the_rounds(tmp_pat
 
 def test_a_message_tells_nothing_but_noised_statistics():
     """How many rows a node has is changed by one row more or less, and is never noised."""
-    method = private_crc(MODEL, epsilon=1.0, rounds=ROUNDS, m0=M0)
+    method = private_crc(MODEL, ROUNDS, Budget(1.0), m0=M0)
     notes = []
     for m in (9, 10):
         shard = Shard(jnp.asarray(X[:m]), jnp.asarray(Y[:m]), jnp.ones(m))
@@ -248,7 +249,7 @@ def test_a_message_tells_nothing_but_noised_statistics():
 @pytest.mark.optimised
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
 def test_simulate_equals_walk(epsilon):
-    method = private_crc(MODEL, epsilon=epsilon, rounds=ROUNDS, clip=2.0, m0=M0)
+    method = private_crc(MODEL, ROUNDS, Budget(epsilon), clip=2.0, m0=M0)
     ours = simulate(method, SHARDS, TREE, 3, exact=True)
     oracle = walk(method, SHARDS, TREE, 3)
     for a, b in zip(jax.tree.leaves(ours.state), jax.tree.leaves(oracle.state), strict=True):
@@ -256,7 +257,7 @@ def test_simulate_equals_walk(epsilon):
 
 
 def test_the_same_arguments_give_the_same_method():
-    options = {"epsilon": 2.0, "rounds": 4, "m0": M0}
+    options = {"budget": Budget(2.0), "rounds": 4, "m0": M0}
     assert private_crc(MODEL, **options).adapt is private_crc(MODEL, **options).adapt
 
 
@@ -278,13 +279,14 @@ def test_the_same_arguments_give_the_same_method():
         ({"delta": 0.0}, "delta between 0 and 1"),
         ({"delta": 1.0}, "delta between 0 and 1"),
         ({"delta": -1e-5}, "delta between 0 and 1"),
-        ({"m0": None}, "m0 or lr"),
+        ({"m0": None}, "give them, or m0"),
         ({"m0": -1.0}, "m0 must be"),
         ({"iterations": 3}, "iterations"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, says):
     """More iterations a round would be more releases a round: they must not be dropped silently."""
-    given = {"epsilon": 1.0, "rounds": 4, "m0": M0, **options}
+    given = {"rounds": 4, "m0": M0, **options}
+    budget = Budget(given.pop("epsilon", 1.0), given.pop("delta", DELTA))
     with pytest.raises(BadSetting, match=says):
-        private_crc(MODEL, **given)
+        private_crc(MODEL, budget=budget, **given)

@@ -10,8 +10,7 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.core import Shard
 from peerwise.errors import BadSetting
-from peerwise.experiments.job import run
-from peerwise.experiments.setting import Setting
+from peerwise.learner import cell, run
 from peerwise.methods import crc, rc, relay
 from peerwise.methods.relay import RELEASE, _pushed, _warmth
 from peerwise.models import lda, naive_bayes, qda
@@ -150,7 +149,7 @@ def test_a_message_is_crcs_and_a_constant():
         d = len(model.cardinalities)
         shards = pack(np.zeros((4, d)), np.zeros(4), np.split(np.arange(4), 2))
         sizes = [
-            simulate(m, shards, topologies.chain(2), 0).message_bytes
+            simulate(m, shards, topologies.chain(2), 1).message_bytes
             for m in (relay(model), crc(model, m0=10.0))
         ]
         more.add(sizes[0] - sizes[1])
@@ -188,27 +187,28 @@ def test_impossible_settings_are_refused(given):
 
 
 def test_other_options_than_its_own_are_refused():
-    with pytest.raises(BadSetting, match="brake, clip, fade, warm"):
-        run(Setting(method="relay", method_options={"alpha": 0.3}, nodes=3, rows=20))
+    with pytest.raises(BadSetting, match=r"not of relay; it has brake, clip, fade, lr, warm"):
+        cell({"method": {"name": "relay", "alpha": 0.3}})
 
 
 @pytest.mark.parametrize("given", [{"clip": "big"}, {"brake": "hard"}])
 def test_an_option_of_the_wrong_kind_is_told_and_not_raised_as_a_type_error(given):
-    with pytest.raises(BadSetting, match="method_options of relay"):
-        run(Setting(method="relay", method_options=given, nodes=3, rows=20))
+    with pytest.raises(BadSetting, match=rf"\[method\] {next(iter(given))} must be a number"):
+        cell({"method": {"name": "relay", **given}})
 
 
 # --- the claim, at small scale
 
 
 @cache
-def gap(method, **more):
+def gap(method, rounds=64, q=1.0):
     """Mean test error less RC's, digits of one class a node, 20 nodes of 30 rows on trees."""
-    more = {"rounds": 64, **more}
-    s = Setting(data="digits", partition="label_drift", nodes=20, rows=30, test_rows=600,
-                repetitions=2, method=method, **more)  # fmt: skip
-    rounds_of_rc = s.model_copy(update={"rounds": 64})
-    error = [run(a).values["test_error"][:, -1].mean() for a in (s, rounds_of_rc.reference())]
+    split = {"partition": "label_drift", "nodes": 20, "rows": 30, "test_rows": 600}
+    network = {} if q == 1 else {"channel": "erasure", "q": q}
+    described = {"data": "digits", "split": split, "method": method, "network": network}
+    one = cell({**described, "run": {"rounds": rounds, "repetitions": 2}})
+    rounds_of_rc = one.changed(run={"rounds": 64})
+    error = [run(a).values["test_error"][:, -1].mean() for a in (one, rounds_of_rc.reference())]
     return float(error[0] - error[1])
 
 
@@ -219,7 +219,7 @@ def test_nodes_of_one_class_come_nearer_to_rc_than_with_crc():
 
 
 def test_the_gap_closes_also_when_three_of_ten_messages_are_lost():
-    whole, lossy = gap("relay", rounds=256), gap("relay", rounds=256, arrival=0.7)
+    whole, lossy = gap("relay", rounds=256), gap("relay", rounds=256, q=0.7)
     print(f"gap at round 256: {whole:.4f}, with losses {lossy:.4f}")
     assert whole < 0.01
     assert lossy < 0.01

@@ -11,8 +11,7 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.channel import erasure, perfect
 from peerwise.errors import BadSetting
-from peerwise.experiments.job import run
-from peerwise.experiments.setting import Setting
+from peerwise.learner import cell, run
 from peerwise.methods import decavg, isolated_net, relay_gd, relaying
 from peerwise.nets import mlp, network_of
 from peerwise.shards import pack, pooled
@@ -182,6 +181,7 @@ def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
 # --- runtimes and settings
 
 
+@pytest.mark.optimised
 def test_all_runtimes_agree():
     """In the tree exactly; in what is learnt to the rounding of training. One has no rows."""
     parts = np.split(np.arange(20), [6, 11, 11, 16])
@@ -202,7 +202,7 @@ def test_all_runtimes_agree():
 
 def test_a_message_is_the_weights_and_a_constant():
     sizes = [
-        simulate(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 0).message_bytes for m in (relay_gd, decavg)
+        simulate(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 1).message_bytes for m in (relay_gd, decavg)
     ]
     assert sizes == [4 * (NET.size + 11), 4 * (NET.size + 2)]
 
@@ -210,10 +210,10 @@ def test_a_message_is_the_weights_and_a_constant():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"lr": 0}, "lr must be above 0"),
+        ({"lr": 0}, "lr must be greater than 0"),
         ({"damping": -1}, "damping"),
         ({"damping": float("nan")}, "damping"),
-        ({"start": "own"}, "common"),
+        ({"start": "own"}, "start is an option of .* not of relay_gd"),
         ({"batch": 0}, "batch"),
     ],
 )
@@ -223,12 +223,14 @@ def test_impossible_settings_are_refused(given, said):
 
 
 def test_settings_reach_it_and_others_are_refused():
-    small = {"method": "relay_gd", "nodes": 3, "rows": 20, "test_rows": 100, "rounds": 2,
-             "repetitions": 1}  # fmt: skip
-    found = run(Setting(**small, method_options={"damping": 0.2}))
+    def small(**options):
+        split = {"nodes": 3, "rows": 20, "test_rows": 100}
+        shape = {"split": split, "run": {"rounds": 2, "repetitions": 1}}
+        return cell({"method": {"name": "relay_gd", **options}, **shape})
+
+    found = run(small(damping=0.2))
     assert found.values["test_error"].shape == (1, 1, 3)
-    assert Setting(**small, common_start=True).key == Setting(**small).key
-    with pytest.raises(BadSetting, match="option of training 'brake'"):
-        run(Setting(**small, method_options={"brake": 0.3}))
+    with pytest.raises(BadSetting, match="brake is an option of relay, not of relay_gd"):
+        small(brake=0.3)
     with pytest.raises(BadSetting, match="damping"):
-        run(Setting(**small, method_options={"damping": -0.3}))
+        small(damping=-0.3)

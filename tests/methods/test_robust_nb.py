@@ -11,8 +11,6 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.core import Inbox, Shard
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.papers.gossip_nb.attack import attack
-from peerwise.papers.gossip_nb.trials import Problem
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb, release
 from peerwise.methods.robust_nb import (
     ATTACKS,
@@ -25,6 +23,8 @@ from peerwise.methods.robust_nb import (
 )
 from peerwise.models import naive_bayes, shared_naive_bayes
 from peerwise.models.family import log_posterior, statistics
+from peerwise.papers.gossip_nb.attack import attack
+from peerwise.papers.gossip_nb.trials import Problem
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
@@ -253,7 +253,7 @@ def network(n, each, seed=0):
 @pytest.mark.parametrize("rule", RULES)
 def test_a_complete_graph_does_what_a_server_would(rule):
     n = 9
-    method = robust_nb(MODEL, rule=rule, trim=0.2)
+    method = robust_nb(MODEL, middle=rule, trim=0.2)
     run = simulate(method, network(n, 30), topologies.complete(n), 1, precision="float64")
     with jax.enable_x64(True):
         expected = aggregate(MODEL, *relative(stats_of(split(n, 30))), rule=rule, trim=0.2)
@@ -283,7 +283,7 @@ NOISY = release(MODEL, epsilon=20.0, sensitivity="bounded", bounds=(-4, 6), budg
 @pytest.mark.optimised
 def test_both_runtimes_agree_with_noise_and_attackers():
     rule = "trimmed_mean"  # which holds what the others do
-    method = attacked(robust_nb(MODEL, rule=rule, released=NOISY), 0.3, "scaled", seed=1)
+    method = attacked(robust_nb(MODEL, NOISY, middle=rule), 0.3, "scaled", seed=1)
     args = method, network(6, 20), topologies.complete(6), 1
     oracle = walk(*args, seed=3)
     exact = simulate(*args, seed=3, exact=True)
@@ -308,10 +308,10 @@ def honest_accuracy(run):
 def test_honest_nodes_of_an_attacked_network_keep_their_accuracy(kind):
     n = 40
     args = network(n, EACH), topologies.complete(n), 1
-    method = attacked(robust_nb(MODEL, released=NOISY), 0.1, kind, seed=2)
+    method = attacked(robust_nb(MODEL, NOISY), 0.1, kind, seed=2)
     honest, found = honest_accuracy(simulate(method, *args))
     assert 2 <= n - honest.sum() <= 8
-    calm = simulate(robust_nb(MODEL, released=NOISY), *args)
+    calm = simulate(robust_nb(MODEL, NOISY), *args)
     assert found > accuracy(np.asarray(calm.state.value)[0]) - HARM
     assert accuracy(np.asarray(calm.state.value)[0]) > 0.9
 
@@ -380,19 +380,19 @@ def test_the_experiment_takes_noise_and_repeats():
 
 
 def test_settings_that_make_no_sense_are_refused():
-    with pytest.raises(UnknownName, match="did you mean 'median'"):
-        robust_nb(MODEL, rule="medain")
-    with pytest.raises(BadSetting, match=r"trim must be a share .* got 0\.5"):
+    with pytest.raises(BadSetting, match="did you mean 'median'"):
+        robust_nb(MODEL, middle="medain")
+    with pytest.raises(BadSetting, match=r"trim must be 0 or more and less than 0\.5, got 0\.5"):
         robust_nb(MODEL, trim=0.5)
     with pytest.raises(BadSetting, match="fewest must be 0 or more, got -1"):
         robust_nb(MODEL, fewest=-1)
     for model in (shared_naive_bayes((0,), 2), naive_bayes((0,), 2, missing=True)):
         with pytest.raises(BadSetting, match="needs naive_bayes without missing"):
             robust_nb(model)
-    with pytest.raises(BadSetting, match="epsilon are options of a release, which is given"):
-        robust_nb(MODEL, released=NOISY, epsilon=1.0)
+    with pytest.raises(BadSetting, match=r"epsilon is an option of .* not of robust_nb"):
+        robust_nb(MODEL, NOISY, epsilon=1.0)
     with pytest.raises(BadSetting, match="epsilon must be"):
-        robust_nb(MODEL, epsilon=0.0)
+        robust_nb(MODEL, release(MODEL, epsilon=0.0))
 
 
 def test_attacks_that_make_no_sense_are_refused():

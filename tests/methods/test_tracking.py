@@ -10,8 +10,7 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.core import Shard
 from peerwise.errors import BadSetting
-from peerwise.experiments.job import run
-from peerwise.experiments.setting import Setting
+from peerwise.learner import cell, run
 from peerwise.methods import crc, gradient_tracking, rc
 from peerwise.models import naive_bayes
 from peerwise.shards import pack, pooled
@@ -71,9 +70,10 @@ def test_walk_and_simulate_agree():
 
 
 def test_a_setting_gives_it_the_links_it_needs():
-    s = Setting(data="digits", method="gradient_tracking", nodes=4, rows=20, rounds=2,
-                repetitions=1, test_rows=100)  # fmt: skip
-    assert run(s).values["test_error"].shape == (1, 1, 4)
+    split = {"nodes": 4, "rows": 20, "test_rows": 100}
+    described = {"data": "digits", "method": "gradient_tracking", "split": split}
+    one = cell({**described, "run": {"rounds": 2, "repetitions": 1}})
+    assert run(one).values["test_error"].shape == (1, 1, 4)
 
 
 @pytest.mark.parametrize("given", [{"lr": 0}, {"rows": 0}, {"nodes": -1}])

@@ -445,7 +445,7 @@ def test_the_tree_comes_from_the_rows_where_none_is_given():
     ("model", "options", "error", "says"),
     [
         ("lda", {"shrinkag": 0.1}, UnknownName, "did you mean 'shrinkage'"),
-        ("naive_bayes", {"shrinkage": 0.1}, UnknownName, "shrinkage"),
+        ("naive_bayes", {"shrinkage": 0.1}, BadSetting, "shrinkage is an option of lda, qda"),
         ("lda", {"shrinkage": 2}, BadSetting, "between 0 and 1"),
         ("tan", {"parents": (-1,)}, BadSetting, "5 entries"),
     ],

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import compiled, in64
+from peerwise import models
 from peerwise.models import log_joint, log_posterior, statistics
 from peerwise.models.family import by_class
-from peerwise.models.registry import MODELS
+from peerwise.names import entries
 
 CLASSES, M = 3, 240
 
@@ -52,7 +53,7 @@ each_name = pytest.mark.parametrize("name", CASES)
 
 def made(name, missing=False, classes=CLASSES):
     case = CASES[name]
-    return MODELS[name](case.cardinalities, classes, missing, **case.options)
+    return getattr(models, name)(case.cardinalities, classes, missing, **case.options)
 
 
 @cache
@@ -99,7 +100,7 @@ def close(a, b, tolerance=1e-10):
 
 
 def test_there_is_a_case_for_every_model():
-    assert CASES.keys() == MODELS.keys()
+    assert CASES.keys() == entries("model").keys()
 
 
 # --- sums
@@ -166,7 +167,7 @@ def test_symmetric_second_moments_are_stored_once(d):
         "bernoulli": (1 + d, 0),
     }
     for name, expected in sizes.items():
-        model = MODELS[name](numbers, 2)
+        model = getattr(models, name)(numbers, 2)
         assert (model.size, model.shared) == expected, name
 
 
@@ -313,7 +314,7 @@ def test_less_than_no_rows_in_all_are_finite(name, missing):
 def test_one_number_and_no_rows_are_finite(name):
     """What a node without rows holds: compiled, 0 / n / variance must not become 0 / 0."""
     for missing in (False, True):
-        model = MODELS[name]((0,), 2, missing)
+        model = getattr(models, name)((0,), 2, missing)
         s = in64(lambda model=model: model.prior(0.0))
         assert all(np.isfinite(a).all() for a in jax.tree.leaves(in64(model.theta, s)))
 
@@ -343,7 +344,7 @@ def test_one_model_serves_both_precisions(name):
 @each_name
 def test_the_same_arguments_give_the_same_model(name):
     case = CASES[name]
-    again = MODELS[name](list(case.cardinalities), np.int64(CLASSES), **case.options)
+    again = getattr(models, name)(list(case.cardinalities), np.int64(CLASSES), **case.options)
     assert again is made(name)
     if case.open:
         assert made(name, True) is not made(name)

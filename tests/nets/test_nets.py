@@ -1,7 +1,5 @@
 """Nets: shapes, initial weights, names, keys, and what is no net of these rows and classes."""
 
-import inspect
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +7,8 @@ import numpy as np
 import pytest
 
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.nets import NETS, mlp, network, network_of
+from peerwise.names import entries
+from peerwise.nets import mlp, network, network_of
 
 
 def test_the_papers_network_has_its_weights():
@@ -222,13 +221,13 @@ def test_every_name_is_a_net_that_says_what_it_is(name, size):
     net = network(name, (12, 12), 3)
     assert (net.size, net.features, net.classes) == (size, 144, 3)
     assert net.noisy == (name == "cnn_dropout")
-    assert network(name, [12, 12], 3, "he_uniform") is net
-    assert network(name, (12, 12), 3, "pytorch") is not net
-    assert (inspect.getdoc(NETS[name]) or "").partition("\n")[0].endswith(".")
+    assert network(name, [12, 12], 3, init="he_uniform") is net
+    assert network(name, (12, 12), 3, init="pytorch") is not net
+    assert entries("net")[name].about.endswith(".")
 
 
 def test_every_net_with_a_name_is_tested_here():
-    assert list(NETS) == ["mlp", "mlp_200", "mlp_64", "cnn", "cnn_dropout", "lenet"]
+    assert list(entries("net")) == ["cnn", "cnn_dropout", "lenet", "mlp", "mlp_200", "mlp_64"]
 
 
 def test_plain_features_have_a_net_too():

@@ -36,6 +36,7 @@ def accuracy(variant):
     return trained(variant)["accuracy"][0, -1].mean()
 
 
+@pytest.mark.optimised  # computes for long
 def test_the_order_of_the_methods():
     """Table 2: what is shared makes the difference, and how."""
     order = ("centralised", "cfa-ge", "dechetero", "cfa", "isolation")
@@ -45,6 +46,7 @@ def test_the_order_of_the_methods():
     assert accuracy("decdiff+vt") > accuracy("cfa")
 
 
+@pytest.mark.optimised
 def test_the_virtual_teacher_lowers_the_loss_of_decdiff():
     """Table 3 and figure 5: soft labels keep a node from learning its own rows by heart."""
     plain, taught = (

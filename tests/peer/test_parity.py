@@ -27,33 +27,43 @@ def test_eight_peers_with_crc_end_with_the_simulators_models(tmp_path):
 NET = {"lr": 0.05, "batch": 10}
 
 
-@pytest.mark.parametrize(
-    ("sections", "tolerance"),
-    [
-        ({"method": "crc", "model": "qda", "run": {"precision": "float64"}}, 0.0),
-        ({"method": {"name": "crc", "rule": "metropolis"}}, 0.0),
-        ({"method": "gossip_nb"}, 0.0),
-        ({"method": {"name": "gossip_nb", "counter": "cumulative"}}, 0.0),
-        ({"method": "relay"}, 0.0),
-        ({"method": "isolated"}, 0.0),
-        ({"method": {"name": "decdiff", **NET}}, 1e-5),
-        ({"method": {"name": "cfa_ge", **NET}}, 1e-5),
-        (
-            {"method": {"name": "ba_bfl", **NET}, "net": {"name": "mlp_64", "bayesian_layers": 1}},
-            1e-5,
-        ),
-        ({"method": {"name": "cvar_cvar", **NET}}, 1e-5),
-        ({"method": {"name": "relay_gd", **NET}}, 1e-5),
-    ],
-    ids=lambda case: case if isinstance(case, float) else str(case["method"])[:30],
-)
-def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(
-    tmp_path, sections, tolerance
-):
-    fed = federation(tmp_path, tree(3), **sections, rounds=6)
+EXACT = [
+    {"method": "crc", "model": "qda", "run": {"precision": "float64"}},
+    {"method": {"name": "crc", "rule": "metropolis"}},
+    {"method": "gossip_nb"},
+    {"method": {"name": "gossip_nb", "counter": "cumulative"}},
+    {"method": "relay"},
+    {"method": "isolated"},
+]
+NETS = [
+    {"method": {"name": "decdiff", **NET}},
+    {"method": {"name": "cfa_ge", **NET}},
+    {"method": {"name": "ba_bfl", **NET}, "net": {"name": "mlp_64", "bayesian_layers": 1}},
+    {"method": {"name": "cvar_cvar", **NET}},
+    {"method": {"name": "relay_gd", **NET}},
+]
+
+
+def named(sections):
+    return str(sections["method"])[:30]
+
+
+def between_peers_as_in_one_program(folder, sections, tolerance):
+    fed = federation(folder, tree(3), **sections, rounds=6)
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert all(run_all(*daemons))
     assert_same(simulated(fed, daemons, 6), daemons, tolerance)
+
+
+@pytest.mark.parametrize("sections", EXACT, ids=named)
+def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(tmp_path, sections):
+    between_peers_as_in_one_program(tmp_path, sections, 0.0)
+
+
+@pytest.mark.optimised(False)  # to rounding
+@pytest.mark.parametrize("sections", NETS, ids=named)
+def test_nets_learn_between_peers_what_they_learn_in_one_program(tmp_path, sections):
+    between_peers_as_in_one_program(tmp_path, sections, 1e-5)
 
 
 def test_links_that_lose_on_purpose_lose_what_the_simulators_lose(tmp_path):

@@ -15,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from peerwise import topology as topologies
 from peerwise.methods import federated_nb
+from peerwise.methods.gossip_nb import release
 from peerwise.models import log_posterior, naive_bayes
 from peerwise.privacy import private_statistics, public_schema
 from peerwise.shards import pack
@@ -73,7 +74,8 @@ def accuracy_of(statistics):
 @cache
 def ours(epsilon):
     """Federated naive Bayes with one node and bounded sensitivity, by seed."""
-    method = federated_nb(MODEL, epsilon=epsilon, sensitivity="bounded", bounds=(-BOUND, BOUND))
+    draw = release(MODEL, epsilon=epsilon, sensitivity="bounded", bounds=(-BOUND, BOUND))
+    method = federated_nb(MODEL, draw)
     shards = [pack(X, Y, [np.arange(len(Y))])] * SEEDS
     graphs = [topologies.server(1)] * SEEDS
     run = simulate(method, shards, graphs, 1, seed=list(range(SEEDS)), precision="float64")
@@ -131,7 +133,8 @@ def test_theirs_shows_which_classes_a_node_has_and_ours_does_not(theirs):
     made = fitted(theirs, 1.0, X[some], Y[some])
     assert made.classes_.tolist() == [0, 1]
     assert made.theta_.shape == (2, FEATURES)
-    method = federated_nb(MODEL, epsilon=1.0, sensitivity="bounded", bounds=(-BOUND, BOUND))
+    draw = release(MODEL, epsilon=1.0, sensitivity="bounded", bounds=(-BOUND, BOUND))
+    method = federated_nb(MODEL, draw)
     shard = jax.tree.map(jnp.asarray, pack(X[some], Y[some], [np.arange(some.sum())]).of(0))
     init = jax.jit(jax.vmap(method.init, in_axes=(0, None)))
     noisy = np.asarray(init(jax.random.split(jax.random.key(0), 2000), shard).value)

@@ -26,8 +26,6 @@ from peerwise.simulate import nodes, simulate
 from peerwise.simulate.schedule import COARSE, STEP, deal_lanes, drawn_together, layout_of
 from peerwise.walk import walk
 
-pytestmark = pytest.mark.optimised  # bits are compared
-
 SIZES = (70, 3, 9, 31, 30, 6)  # more than a factor 20
 N = len(SIZES)
 RING = topologies.ring(N)
@@ -312,6 +310,7 @@ def look(method, state):
 lasting = partial(simulate, LASTING, shards(FEW), RING, 4, probe=look, **LOSSY)
 
 
+@pytest.mark.optimised
 def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
     whole = lasting()
     epochs = np.asarray(whole.state.memory["epochs"])  # drawn before the first round, and kept
@@ -322,6 +321,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
         assert_equal_runs(lasting(resume=lasting(until=k)), whole)
 
 
+@pytest.mark.optimised
 def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, monkeypatch):
     monkeypatch.setattr("peerwise.simulate.saving.WORK", 0)  # save after every chunk
     file = tmp_path / "run"

@@ -79,7 +79,7 @@ def worst(
         Literal["count", "lower", "linear", "higher"], "how the share becomes a threshold"
     ] = "count",
 ) -> Mean:
-    """Only those whose loss is at or above the value at risk, each the same (CVaR-CVaR).
+    """Equal weights for losses at or above the value at risk, none for others (CVaR-CVaR).
 
     Losses are what the senders attach and the node's own. The value at risk is the smallest of the
     ceil(alpha x heard) largest ("count"), or the (1 - alpha)-quantile of all with
@@ -110,7 +110,7 @@ def worst(
 @declares("rule", needs=("metropolis",))
 @cache
 def metropolis() -> Mean:
-    """The links' own weights; what they leave of one, lost messages included, is the node's own.
+    """The links' own weights; the node itself gets the rest to one, lost messages included.
 
     Needs links whose weights sum to at most one, as `topology.metropolis` gives them: the mixing
     matrix is then doubly stochastic and no node counts more for having more neighbours.

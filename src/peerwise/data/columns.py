@@ -37,8 +37,8 @@ class Coded(NamedTuple):
 
 def factorise(values: Any, missing: str | None = None) -> Coded:
     """The values as texts, in order of appearance; one spelt `missing` counts as missing."""
-    codes, found = pd.factorize(values)
-    spelt = [spell(v) for v in found]
+    codes, uniques = pd.factorize(values)
+    spelt = [spell(v) for v in uniques]
     place = {text: i for i, text in enumerate(dict.fromkeys(s for s in spelt if s != missing))}
     return Coded(np.array([*(place.get(s, -1) for s in spelt), -1])[codes], list(place))
 

@@ -18,7 +18,7 @@ ROUNDING = 1e-3  # how far from 1 the probabilities of a row may sum
 
 
 def same_length(got: int, wanted: int, what: str, than: str = "rows in y") -> None:
-    """Refuse what does not have an entry for each."""
+    """Refuse another length than the one wanted."""
     if got != wanted:
         raise BadData(f"{what} has {got} entries but there are {wanted} {than}; give one for each")
 

@@ -53,7 +53,7 @@ def consensus() -> Any:
 
 @declares("metric")
 def guards() -> Any:
-    """How often each node's parameters had to be kept possible so far."""
+    """How often each node's parameters had to be made valid so far."""
     return probes.guards()
 
 

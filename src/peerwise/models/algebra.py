@@ -1,4 +1,4 @@
-"""Statistics as things of their own: add, subtract, scale, save, make a classifier of them."""
+"""Statistics as values of their own: add, subtract, scale, save, turn into a classifier."""
 
 import json
 from collections.abc import Mapping

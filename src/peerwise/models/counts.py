@@ -66,7 +66,7 @@ def multinomial(
 def bernoulli(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
     """p(y) prod_i p(x_i | y) for binary features: numbers 0 and 1, or two categories.
 
-    With `missing`, NaN is a missing value, which counts nowhere and says nothing.
+    With `missing`, NaN is a missing value, which is not counted and adds nothing.
 
     >>> bernoulli((2, 0), classes=2).size
     3

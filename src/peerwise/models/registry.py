@@ -36,7 +36,7 @@ def resolved(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a model is of numbers as they are, which are then not standardised."""
+    """Whether a model takes numbers as they are, not standardised."""
     return find("model", name).traits.plain
 
 
@@ -66,7 +66,7 @@ def agreed(
 
 
 def check_rows(model: Model, x: np.ndarray, schema: Schema) -> None:
-    """Refuse numbers that the model cannot be about: negative counts, a third value."""
+    """Refuse numbers outside the model's domain: negative counts, a third value."""
     if model.wants == "standardised":
         return
     if model.wants == "counts":

@@ -202,7 +202,7 @@ def _skewed(
     if gini is None or not held.any():
         return draw()
     low, high = gini
-    here = held > 0  # a class without rows says nothing
+    here = held > 0  # a class without rows has no index
     # A class is most unequal where one node holds all that the others need not have.
     limit = (1 - 1 / nodes) * float(np.mean(1 - nodes * least / held[here]))
     few = f"{nodes} nodes of {least} rows or more of each class can reach {limit:.2f} at most"

@@ -19,7 +19,7 @@ def _room(nodes: int, rows: int, minimum: int) -> None:
 
 
 def equal_sizes(nodes: int, rows: int) -> np.ndarray:
-    """As many rows for each node; the first ones have one more where they do not divide.
+    """Equally many rows for each node; the first ones have one more where they do not divide.
 
     >>> equal_sizes(3, 10).tolist()
     [4, 3, 3]
@@ -30,7 +30,7 @@ def equal_sizes(nodes: int, rows: int) -> np.ndarray:
 
 @declares("sizes", name="equal")
 def _equal(rng: np.random.Generator, nodes: int, rows: int, minimum: int = 2) -> np.ndarray:
-    """As many rows for each node."""
+    """Equally many rows for each node."""
     _room(nodes, rows, minimum)
     return equal_sizes(nodes, rows)
 

@@ -40,7 +40,7 @@ def save(figure: Figure, path: Path) -> Path:
 def panels(
     count: int, width: float = 3.5, height: float = 2.9, most: int = 3, **options: Any
 ) -> Any:
-    """A figure of so many panels, at most `most` beside each other, and its axes in a list."""
+    """A figure of `count` panels, at most `most` beside each other, and its axes in a list."""
     columns = min(count, most)
     rows = -(-count // columns)
     figure, axes = plt.subplots(
@@ -85,7 +85,7 @@ def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: Any, band: bool) 
 
 
 def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Figure:
-    """Test error against rounds, a panel a data set, a line a method and a value of what varies."""
+    """Test error against rounds: a panel a data set, a line a method and varied value."""
     sets = list(dict.fromkeys(history["dataset"]))
     columns = min(4, len(sets))
     rows = -(-len(sets) // columns)
@@ -97,10 +97,10 @@ def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Fig
         keys = ["method", *(k for k in varied if k not in ("method", "data"))]
         for place, (values, frame) in enumerate(here.groupby(keys, sort=False)):
             method, *others = (str(v) for v in values)
-            text = ", ".join(f"{k} {v}" for k, v in zip(keys[1:], others, strict=True))
+            others_named = ", ".join(f"{k} {v}" for k, v in zip(keys[1:], others, strict=True))
             plain = COLOURS.get(method) if len(keys) == 1 else None
             colour = plain or plt.get_cmap("tab10")(place % 10)
-            label = f"{method}, {text}" if text else method
+            label = f"{method}, {others_named}" if others_named else method
             _curve(axis, frame, label, colour, band=method not in ("rc", "ml"))
         axis.set_title(name, fontsize=10)
         axis.set_ylim(bottom=0)
@@ -120,7 +120,7 @@ def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Fig
 
 
 def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> Figure:
-    """Gaps as maps of one scale: ours and, where one printed them, a paper's."""
+    """Heat maps of gaps on one scale: ours and, where a paper printed them, the paper's."""
     rows = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
     cells = {(r.dataset, r.setting.get("column")): r for r in records}
 
@@ -162,7 +162,7 @@ def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> F
 
 
 def reach_curves(reaches: dict[int, np.ndarray]) -> Figure:
-    """Share of nodes within a distance, a line a size of tree (the paper's Figure 2)."""
+    """Share of nodes within a distance, a line for each size of tree (the paper's Figure 2)."""
     figure, axis = plt.subplots(figsize=(5.6, 3.8))
     shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(reaches)))
     for shade, (n, share) in zip(shades, reaches.items(), strict=True):

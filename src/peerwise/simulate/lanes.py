@@ -13,11 +13,11 @@ from peerwise.simulate.schedule import Lanes, Layout, deal_lanes, layout_of
 
 __all__ = ["by_group", "regrouped", "side_by_side"]
 
-CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to find them in its cache
+CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to fit into its cache
 
 
 def regrouped(shards: Shards, parts: list[Tree]) -> Tree:
-    """What every group has, in the order of the nodes."""
+    """The groups' parts as one tree, in the order of the nodes."""
     if len(parts) == 1:
         return parts[0]
     place = jnp.argsort(jnp.concatenate([g.nodes for g in shards.groups]))
@@ -32,7 +32,7 @@ def by_group(shards: Shards, args: Tree) -> list[Tree]:
 
 
 class _Work(NamedTuple):
-    """What nodes side by side have in common: what they do, their rows, and when who works."""
+    """What nodes side by side have in common: what they do, their rows, and the schedule."""
 
     f: Batched
     shards: list[Shard]  # of each group
@@ -75,8 +75,8 @@ def _most(carry: Tree) -> int:
     """How many nodes may work side by side: on a CPU those whose weights stay in its cache.
 
     A step of all nodes reads and writes the weights of all. Steps of a few nodes, one after the
-    other until they are done, find them where the step before has left them. Two at least: one
-    at a time took several times as long where nodes differ in length.
+    other until they are done, find them in the cache. Two at least: one at a time took several
+    times as long where nodes differ in length.
     """
     leaves = jax.tree.leaves(carry)
     n = leaves[0].shape[0]
@@ -130,7 +130,7 @@ def _turn(work: _Work, places: Array, k: Any, carry: Tree) -> Tree:
     """The carry of all nodes after one block of steps in every lane."""
     lanes = work.lanes
     nodes = jnp.asarray(lanes.node)[k]
-    # nobody's lane repeats the last node, on no rows, and its result is dropped
+    # an idle lane repeats the last node on no rows, and its result is dropped
     now = jax.tree.map(lambda a: a[jnp.minimum(nodes, lanes.n - 1)], carry)
     place = places[jnp.asarray(lanes.block)[k]]
     busy = jnp.asarray(lanes.node < lanes.n)[k]
@@ -150,7 +150,7 @@ def _steps(work: _Work, carry: Tree, places: Array) -> Tree:
 
 
 def _cut(tree: Tree, ends: list[int]) -> list[Tree]:
-    """What each group has of arrays [n, ...] in the order of the groups."""
+    """Each group's part of arrays [n, ...] in the order of the groups."""
     return [jax.tree.map(lambda a, b=b, e=e: a[b:e], tree) for b, e in pairwise(ends)]
 
 

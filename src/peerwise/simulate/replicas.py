@@ -21,7 +21,7 @@ def first_of(given: Any) -> Any:
 
 
 def count_replicas(**given: Any) -> int | None:
-    """How many replicas the lists among the arguments are of; None without any list."""
+    """The number of replicas, the length of the lists among the arguments; None without a list."""
     replicas = None
     for name, argument in given.items():
         if not isinstance(argument, list):

@@ -54,7 +54,7 @@ def simulate(
 
     `until` stops early; `resume` goes on from such a run as if it had never stopped. With
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
-    would take more than a twentieth of the time) and found again. After every chunk `progress` is
+    would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
     called with the number of rounds done.
     """
     channel = perfect() if channel is None else channel

@@ -1,6 +1,6 @@
 """Which lane does which steps of which node: plain data, fixed before anything is computed.
 
-A node takes as many steps as it has batches, and whoever is next takes its lane over: all together
+A node takes as many steps as it has batches, and the next node takes over its lane: all together
 cost what their rows cost, and a round is as long as the longest training.
 """
 
@@ -17,22 +17,22 @@ __all__ = ["Lanes", "Layout", "deal_lanes", "drawn_together", "layout_of"]
 
 TURNS = 32  # blocks of steps into which the longest training is cut where nodes differ in length
 COARSE = 4  # groups within this size ratio draw their batches together
-STEP = 8  # what a step costs beside its nodes, in nodes
+STEP = 8  # the fixed cost of a step, in nodes
 
 
 class Layout(NamedTuple):
     """Where the rows and the steps of every node lie; nodes are in the order of their groups."""
 
     ends: list[int]  # of the groups, in nodes, from 0 on
-    together: list[tuple[int, int]]  # from which group up to which batches are drawn together
+    together: list[tuple[int, int]]  # start and stop of groups that draw batches together
     passes: int  # that follow each other without anything in between
-    rows: int  # of the table of all rows; as a place in it, no row
+    rows: int  # of the table of all rows; as a place in it, it means no row
     size: np.ndarray  # [n] rows of a node's padded shard
     start: np.ndarray  # [n] its first row in the table
     length: np.ndarray  # [n] its steps in those passes
 
     def alike(self, first: int, upto: int) -> list[tuple[int, int]]:
-        """Nodes of equal length among some nodes: from which, up to which."""
+        """Start and stop of nodes of equal length among some nodes."""
         changes = first + 1 + np.flatnonzero(np.diff(self.length[first:upto]))
         return list(pairwise([first, *changes.tolist(), upto]))
 
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 class Lanes(NamedTuple):
     """Who works in which lane: nodes of different lengths, dealt to few lanes of like length."""
 
-    node: np.ndarray  # [turns, lanes] which node, n: nobody
+    node: np.ndarray  # [turns, lanes] which node; n: none
     block: np.ndarray  # [turns, lanes] which block, of a list of all nodes' blocks in order
     steps: int  # in a block
     n: int  # nodes
@@ -48,7 +48,7 @@ class Lanes(NamedTuple):
 
 
 def layout_of(f: Batched, sizes: Sequence[int], counts: Sequence[int]) -> Layout:
-    """The layout of work on groups of so many rows a node and so many nodes."""
+    """The layout of work on groups with these rows for each node and these numbers of nodes."""
     passes = f.passes if f.after is None else 1
     size = np.repeat(sizes, counts)
     return Layout(
@@ -63,9 +63,9 @@ def layout_of(f: Batched, sizes: Sequence[int], counts: Sequence[int]) -> Layout
 
 
 def drawn_together(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Groups of falling sizes put together: from which, up to which.
+    """Start and stop of groups put together, of falling sizes.
 
-    What is computed of weights alone is cheap, and every shape is compiled by itself.
+    Work on weights alone is cheap, and every shape costs a compilation.
 
     >>> drawn_together([100, 60, 30, 20, 4])
     [(0, 3), (3, 4), (4, 5)]
@@ -81,7 +81,7 @@ def drawn_together(sizes: Sequence[int]) -> list[tuple[int, int]]:
 def deal_lanes(lengths: np.ndarray, most: int | None = None) -> Lanes:
     """Lanes for nodes of so many steps each: the longest first, each to the shortest lane.
 
-    A step costs as much as it would with `STEP` nodes more, however few there are: fewer steps
+    A step has a fixed cost, that of `STEP` more nodes, however few there are: fewer steps
     are worth some idle lanes. Nodes change places after blocks of steps, `TURNS` times at most
     in the longest node. `most`: no more lanes than that, where not every node may have one.
 
@@ -97,7 +97,7 @@ def deal_lanes(lengths: np.ndarray, most: int | None = None) -> Lanes:
     blocks = -(-lengths // steps)
     fewest = -(-int(blocks.sum()) // int(max(blocks.max(), 1)))
     most = n if most is None else most
-    even = -(-n // -(-n // most))  # as many in every turn, where all are as long
+    even = -(-n // -(-n // most))  # equally many in every turn, if all are equally long
     tries = {max(1, int(fewest * more)) for more in (1, 1.1, 1.25, 1.5)} | {n}
     tries = {even} | {min(lanes, n, most) for lanes in tries}
     deals = [_dealt(blocks, lanes) for lanes in sorted(tries)]

@@ -97,9 +97,9 @@ def write_folder(
         (folder / stale).unlink(missing_ok=True)
     write_whole(folder / "config.toml", tomli_w.dumps(config).encode())
     write_whole(folder / "environment.json", _json(_environment()))
-    said = [c.model_dump(mode="json") for c in claims]
-    if said:
-        write_whole(folder / "claims.json", _json(said))
+    claimed = [c.model_dump(mode="json") for c in claims]
+    if claimed:
+        write_whole(folder / "claims.json", _json(claimed))
     if history is not None:
         draft = folder / "history.parquet.part"
         history.to_parquet(draft, index=False)

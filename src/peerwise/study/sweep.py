@@ -17,7 +17,7 @@ __all__ = ["Sweep", "read_config", "sweep"]
 
 
 class Sweep(NamedTuple):
-    """What came of a description."""
+    """The results of a description."""
 
     records: list[Record]
     varied: list[str]  # what differs between cells, the method aside

@@ -45,7 +45,7 @@ def early_stopping(train: Batched, loss: MeanLoss, share: float, patience: int) 
         # without rows to validate on, the newest weights are the best
         none = ~(watched.weight.sum() > 0)
         better = (seen < least) | none
-        total = now.total + jnp.where(none | jnp.isfinite(seen), 0, jnp.nan)  # a loss like others
+        total = now.total + jnp.where(none | jnp.isfinite(seen), 0, jnp.nan)  # it broke down
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
         waited = jnp.where(better, 0, waited + 1)
         stopping = Best(best, jnp.where(better, seen, least), waited)

@@ -65,8 +65,8 @@ def _compiled(model: Model) -> Any:
 
         def iterate(carry: Any) -> Any:
             s, trace, t = carry
-            found, evidence = step(s, shard)
-            return jax.tree.map(jnp.add, found, prior), trace.at[t].set(evidence), t + 1
+            sums, evidence = step(s, shard)
+            return jax.tree.map(jnp.add, sums, prior), trace.at[t].set(evidence), t + 1
 
         return jax.lax.while_loop(go_on, iterate, (start, trace, jnp.zeros((), jnp.int32)))
 

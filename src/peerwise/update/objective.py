@@ -1,4 +1,4 @@
-"""What local training makes small: a mean loss, its risk, or the loss with a penalty."""
+"""What local training minimises: a mean loss, its risk, or the loss with a penalty."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ ROWS, MOST = 64, 256  # at a time, of all rows and of a limited number of them
 
 
 class Objective(NamedTuple):
-    """What local training makes small; by default the mean loss itself."""
+    """What local training minimises; by default the mean loss itself."""
 
     loss: MeanLoss
     total: Callable[[Array, Tree, Tree], Array] = lambda loss, weights, prior: loss
@@ -71,7 +71,7 @@ def penalised(mean: MeanLoss, penalty: Penalty, anchored: bool) -> Objective:
 def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
     """weights, turn, whether, shard -> the gradient of the mean loss over its rows, dropout off.
 
-    `rows`: of at most so many rows, evenly spaced, others in every turn. Not `whether`: zeros.
+    `rows`: the most rows used, evenly spaced, different ones in every turn. Zeros if not `whether`.
     """
     mean = mean_loss(net, loss)
     size = ROWS if rows is None else min(MOST, rows)

@@ -56,7 +56,7 @@ def trainer(
 
     A `penalty` of the weights, such as the divergence of a posterior from its prior, counts once
     for all rows of the node. `anchored`: it is measured from the weights with which a round's
-    training begins, what was combined, and not from nowhere.
+    training begins, those that were combined.
     """
     check_training(training)
     if risk is not None and penalty is not None:
@@ -152,7 +152,7 @@ def _step(net: Net, objective: Objective, optimiser: Any, now: Trained, rows: Sh
 def _by_epochs(batch: int, now: Trained, e: Array, shard: Shard) -> Array:
     """The rows of epoch e: real ones first, in random order; none if the node has done its epochs.
 
-    The place past the last row stands for none, up to a whole number of batches.
+    The place past the last row means no row and fills up a whole number of batches.
     """
     m = shard.weight.shape[0]
     # Drawn in float32 whatever the precision, so that it does not change the order.

@@ -1,4 +1,4 @@
-"""The options of local training, and where a node's training is."""
+"""The options of local training, and the state of a node's training."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
@@ -48,7 +48,7 @@ class Best(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """Where a node's training is, and the result in the end."""
+    """The state of a node's training, and the result in the end."""
 
     weights: Tree
     optimiser: Tree
