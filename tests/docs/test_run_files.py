@@ -19,6 +19,8 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("page", "text"), FILES, ids=[f"{p} {i}" for i, (p, _) in enumerate(FILES)])
+@pytest.mark.parametrize(
+    ("page", "text"), FILES, ids=[f"{p} {i}" for i, (p, _) in enumerate(FILES)]
+)
 def test_a_run_file_of_the_docs_expands(page, text):
     assert expand(tomllib.loads(text)), page

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from peerwise.cli import app
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.study.join import join
 from peerwise.report import sites
+from peerwise.study.join import join
 
 
 @pytest.fixture(scope="module")

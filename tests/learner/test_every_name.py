@@ -44,7 +44,12 @@ def describe(kind, name):
         given = {**SMALL, kind: table}
         return {**given, "data": {"source": DATA[name], "target": "y"}} if name in DATA else given
     if kind == "net":
-        return {**SMALL, "data": "digits" if name in IMAGES else "wine", "net": table, "method": "decavg"}
+        return {
+            **SMALL,
+            "data": "digits" if name in IMAGES else "wine",
+            "net": table,
+            "method": "decavg",
+        }
     if kind == "rule":
         return {**SMALL, "method": {"name": RULED_BY.get(name, "crc"), "rule": table}}
     if kind == "loss":
@@ -87,7 +92,9 @@ def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
     assert 0 <= errors[0] <= 1
     if kind == "metric":
         plain = {"error", "soft_error", "log_loss", "gap"}
-        more = {r["metric"] for r in records} - {f"{p}_{m}" for p in ("train", "test") for m in plain}
+        more = {r["metric"] for r in records} - {
+            f"{p}_{m}" for p in ("train", "test") for m in plain
+        }
         assert name == "errors" or more - {"node_std", "bytes_per_link"}
 
 

@@ -86,7 +86,10 @@ def test_the_reference_learns_the_same_at_one_place():
     assert pooled["model"]["name"] == "qda"
     net = cell({"method": {"name": "decdiff", "lr": 0.2, "s": 2.0, "epochs": 3}}).reference()
     assert (net["method"]["name"], net["method"]["lr"], net["method"]["epochs"]) == ("pooled_net", 0.2, 3)  # fmt: skip
-    assert cell({"method": "logistic_regression", "model": "lda"}).reference()["model"]["name"] == "lda"
+    assert (
+        cell({"method": "logistic_regression", "model": "lda"}).reference()["model"]["name"]
+        == "lda"
+    )
 
 
 def test_a_changed_cell_keeps_the_rest():
@@ -173,7 +176,9 @@ def all_options():
 
 
 def test_every_option_says_what_it_is():
-    silent = [(where, key) for where, key, o in all_options() if not isinstance(o, Option) or not o.about]
+    silent = [
+        (where, key) for where, key, o in all_options() if not isinstance(o, Option) or not o.about
+    ]
     assert silent == []
 
 

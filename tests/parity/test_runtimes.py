@@ -14,7 +14,7 @@ from helpers import assert_equal_runs
 from peerwise import combine
 from peerwise import topology as topologies
 from peerwise.channel import Channel, delay, erasure, perfect
-from peerwise.core import Mean, Message, Method, Slots, State
+from peerwise.core import Message, Method, Slots, State
 from peerwise.errors import BadSetting
 from peerwise.methods import crc, isolated, ml, rc
 from peerwise.models import naive_bayes

@@ -56,7 +56,9 @@ def between_peers_as_in_one_program(folder, sections, tolerance):
 
 
 @pytest.mark.parametrize("sections", EXACT, ids=named)
-def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(tmp_path, sections):
+def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(
+    tmp_path, sections
+):
     between_peers_as_in_one_program(tmp_path, sections, 0.0)
 
 

@@ -38,7 +38,7 @@ def _bars(axis: Any, bins: Reliability) -> None:
     )  # fmt: skip
 
 
-def reliability_diagram(found: Mapping[str, Reliability]) -> Figure:
+def reliability_diagram(models: Mapping[str, Reliability]) -> Figure:
     """Accuracy against confidence, a panel a model; below it, the share of rows by confidence.
 
     The difference between a bin's accuracy and its confidence is green where the model is better
