@@ -12,8 +12,6 @@ from peerwise.shards import Shards
 from peerwise.simulate import simulate
 from peerwise.topology import Topology, from_graph, graph_of
 
-__all__ = ["phase_options", "summed"]
-
 
 def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any:
     """The sum of `count(shard)` over all nodes, a copy of each node [n, ...], in double precision.

@@ -18,8 +18,6 @@ from safetensors.numpy import save as to_bytes
 from peerwise.core import Tree
 from peerwise.errors import BadFile
 
-__all__ = ["fingerprint", "load", "save", "write_whole"]
-
 
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it."""

@@ -13,8 +13,6 @@ from peerwise.core import Array, Method, Slots, State, Tree, node_key
 from peerwise.errors import BadSetting, Diverged, UnknownName
 from peerwise.topology import Topology
 
-__all__ = ["STAGES", "Probe", "Run"]
-
 # A probe reads the whole network: method, state [n, ...] -> arrays, often one number per node.
 Probe = Callable[[Method, State], Tree]
 

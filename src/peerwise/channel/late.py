@@ -12,8 +12,6 @@ from peerwise.channel.loss import Channel, Sent, luck
 from peerwise.core import Array, Links
 from peerwise.declare import declares
 
-__all__ = ["delay", "random_delay"]
-
 
 def _aged(links: Links, weight: Array, age: Array) -> Links:
     """The links with these weights and ages; a node's message to itself is never late."""

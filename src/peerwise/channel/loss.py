@@ -15,20 +15,6 @@ from peerwise.declare import declares, gives
 from peerwise.errors import BadSetting
 from peerwise.topology import Topology
 
-__all__ = [
-    "Channel",
-    "Members",
-    "Sent",
-    "draws",
-    "erasure",
-    "keep",
-    "keys",
-    "luck",
-    "number",
-    "perfect",
-    "quiet_node",
-]
-
 # What a late channel learns of those before it: round, links -> links that carried a message then
 Sent: TypeAlias = Callable[[Array, Links], Links]
 

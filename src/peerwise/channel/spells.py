@@ -14,8 +14,6 @@ from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
 
-__all__ = ["bursty", "churn"]
-
 BLOCK = 16  # rounds
 
 # Two-state Markov chains as a pure function of (key, t). In every round a chain keeps its state, or

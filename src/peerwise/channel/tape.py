@@ -18,8 +18,6 @@ from peerwise.errors import BadFile, BadSetting
 from peerwise.topology import Topology
 from peerwise.topology.links import whole
 
-__all__ = ["record", "trace"]
-
 LINKS, CHANNEL = 3, 4  # stages of randomness as in `runtime`, a higher layer; a test compares them
 
 MOST = 46340  # nodes: the number of a pair must fit into 32 bits

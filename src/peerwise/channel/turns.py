@@ -10,8 +10,6 @@ from peerwise.core import Array, Links
 from peerwise.declare import Named, declares
 from peerwise.errors import BadSetting
 
-__all__ = ["both"]
-
 
 def _in_turn(
     before: tuple[Channel, ...],

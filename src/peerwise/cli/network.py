@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from peerwise.peer.charter import Charter
 
-__all__ = ["network_app"]
-
 # The commands of `peerwise network`.
 network_app = typer.Typer(
     help="Set up a network of real nodes: what they agree on, and who they are.",

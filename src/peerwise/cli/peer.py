@@ -11,8 +11,6 @@ from rich.table import Table
 
 from peerwise.errors import BadSetting
 
-__all__ = ["Channel", "channel_named", "peer_app"]
-
 # The commands of `peerwise peer`.
 peer_app = typer.Typer(
     help="Run one node of a network for real, and look at what it does.",

@@ -23,8 +23,6 @@ from peerwise.core import Array, Gaussian, Inbox, Slots, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 
-__all__ = ["alpha_barycenter", "alpha_barycenter_of"]
-
 Pair = tuple[Array, Array]  # mean and log-variance
 
 # Panels of Gauss-Legendre points. alpha > 0: between these numbers of standard deviations from each

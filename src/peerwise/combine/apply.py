@@ -11,8 +11,6 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
 
-__all__ = ["Heard", "all_finite", "network", "one_node", "take_parts"]
-
 UNROLLED = 16  # slots accumulated without a loop on a CPU: faster there up to about this many
 
 

@@ -19,15 +19,6 @@ from peerwise.core import Array, Chart, Gaussian, Mean, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = [
-    "BARYCENTERS",
-    "barycenter",
-    "barycenter_of",
-    "check_gaussians",
-    "check_variances",
-    "is_gaussian",
-]
-
 Arrays = tuple[Array, ...]
 
 

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from peerwise.combine.full import FullGaussian
 from peerwise.core import Array, Gaussian
 
-__all__ = ["kl", "reverse_kl", "squared_w2"]
-
 # products in full precision: by default a GPU may round the factors
 _dot = partial(jnp.matmul, precision="highest")
 

@@ -20,8 +20,6 @@ from peerwise.core import Array, Chart, Gaussian, Inbox, Mean, Slots, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["FULL", "FullGaussian", "full_barycenter", "full_barycenter_of"]
-
 ROUNDS = 50  # of the iteration: exact to 1e-9 where variances differ a hundred thousandfold
 
 # The divergences of `full_barycenter`.

@@ -11,8 +11,6 @@ from annotated_types import Ge
 from peerwise.core import Array, Inbox, Slots, Tree
 from peerwise.declare import declares
 
-__all__ = ["heard_values", "median", "trimmed_mean", "weighted_mean"]
-
 
 def heard_values(shares: Array, own: Tree, messages: Tree) -> Tree:
     """All values [k + 1, ...], the node's own last; those of share 0 are replaced.

@@ -12,8 +12,6 @@ from peerwise.combine.weigh import data_size
 from peerwise.core import Array, Mean, Tree
 from peerwise.declare import declares
 
-__all__ = ["Norm", "Softening", "Step", "decdiff", "toward"]
-
 Norm: TypeAlias = Annotated[
     Literal["tensor", "global"], "distance of each tensor by itself, or of all together"
 ]

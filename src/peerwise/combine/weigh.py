@@ -15,8 +15,6 @@ from annotated_types import Gt, Le
 from peerwise.core import Array, Inbox, Mean, Slots
 from peerwise.declare import Named, declares, gives
 
-__all__ = ["Rule", "alone", "cfa", "data_size", "equal", "metropolis", "worst"]
-
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
 Share: TypeAlias = Annotated[float, Gt(0), Le(1)]
 Rule: TypeAlias = Annotated[Any, Named("rule"), "how a node combines what it heard"]

@@ -11,18 +11,6 @@ from pandas.api import types as dtypes
 
 from peerwise.errors import BadData
 
-__all__ = [
-    "Coded",
-    "code",
-    "distinct",
-    "factorise",
-    "gaps",
-    "in_order",
-    "read_column",
-    "spell",
-    "where",
-]
-
 Array = npt.NDArray[Any]
 MISSING = "(missing)"  # how a missing value is written where it is a category of its own
 UNKNOWN = "?"  # how many published tables write a missing value

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILES", "NAME", "is_letters", "mended", "published"]
-
 Array = npt.NDArray[Any]
 # What `load` calls EMNIST-Letters.
 NAME = "emnist_letters"

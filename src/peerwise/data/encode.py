@@ -26,8 +26,6 @@ from peerwise.data.scaling import rescaled
 from peerwise.data.schema import KINDS, Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 
-__all__ = ["Encoded", "encode", "encode_rows"]
-
 Array = npt.NDArray[Any]
 Dropped = list[tuple[str, str]]
 Typing = str | Mapping[str, str]

@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 from peerwise.data import emnist
 from peerwise.errors import BadFile, PeerwiseError
 
-__all__ = ["idx_parts", "read_columns", "read_frame", "read_npz", "sheet_parts"]
-
 Array = npt.NDArray[Any]
 SPLITS = ("train", "test")
 TABULAR = (".csv", ".parquet")

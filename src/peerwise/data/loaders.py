@@ -22,8 +22,6 @@ from peerwise.data.formats import (
 from peerwise.data.manifest import Entry
 from peerwise.errors import BadFile, BadSetting, UnknownName
 
-__all__ = ["Table", "available", "load"]
-
 Array = npt.NDArray[Any]
 LABEL = "label"  # the target's name where the source has none
 

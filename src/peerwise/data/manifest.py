@@ -10,8 +10,6 @@ from typing import Any
 from peerwise.data.emnist import published
 from peerwise.errors import BadFile, UnknownName
 
-__all__ = ["find_folder", "read_manifest", "verify"]
-
 FOLDER_VARIABLE = "PEERWISE_DATA"
 MANIFEST = "MANIFEST.json"
 FORMAT_VERSION = 1

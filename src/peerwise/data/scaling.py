@@ -9,8 +9,6 @@ import numpy.typing as npt
 from peerwise.data.schema import Schema
 from peerwise.errors import BadData
 
-__all__ = ["rescaled", "standardise"]
-
 Array = npt.NDArray[Any]
 BLOCK = 64  # columns worked on at once, so that double precision needs little memory
 

@@ -9,8 +9,6 @@ from typing import Any, NoReturn, Self
 
 from peerwise.errors import BadFile
 
-__all__ = ["Feature", "Schema"]
-
 KINDS = ("numeric", "categorical")
 
 

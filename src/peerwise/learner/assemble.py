@@ -25,8 +25,6 @@ from peerwise.privacy.budget import Budget
 from peerwise.shards import Shards, pack, pooled
 from peerwise.topology import Topology
 
-__all__ = ["Assembled", "assemble", "make_links", "offered", "probe_of"]
-
 
 class Assembled(NamedTuple):
     """Everything that a runtime needs for one repetition."""

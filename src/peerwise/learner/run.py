@@ -16,8 +16,6 @@ from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack_alike
 from peerwise.simulate import simulate
 
-__all__ = ["Outcome", "assembled", "recorded", "run"]
-
 EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
 

@@ -26,19 +26,6 @@ from peerwise.declare import (
 )
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = [
-    "NAMED",
-    "SECTIONS",
-    "Cell",
-    "Data",
-    "Network",
-    "Privacy",
-    "Run",
-    "Split",
-    "cell",
-    "expand",
-]
-
 
 class Data(NamedTuple):
     """Which rows there are and how they are read."""

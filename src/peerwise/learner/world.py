@@ -14,8 +14,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.learner.sections import Cell
 from peerwise.methods.baselines import one_hot
 
-__all__ = ["World", "as_read", "drawn", "is_plain"]
-
 
 class World(NamedTuple):
     """The rows of one repetition, and what is known of the network beside them."""

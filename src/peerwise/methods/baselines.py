@@ -13,8 +13,6 @@ from peerwise.core import Array, Message, Method, Shard, State, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadData
 
-__all__ = ["Pooled", "gaussian_nb", "logistic_regression", "one_hot", "sklearn_lda", "sklearn_qda"]
-
 
 class Pooled(NamedTuple):
     """All rows at one place, categories one-hot."""

@@ -22,8 +22,6 @@ from peerwise.update.losses import LossOption
 from peerwise.update.objective import Penalty
 from peerwise.update.training import Training
 
-__all__ = ["ba_bfl"]
-
 
 @declares("method")
 def ba_bfl(

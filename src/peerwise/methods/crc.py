@@ -21,8 +21,6 @@ from peerwise.errors import BadSetting
 from peerwise.models.family import Model, log_posterior, statistics
 from peerwise.update.calibrate import calibrate, soft_error
 
-__all__ = ["Rate", "SampleSize", "crc", "isolated", "isolated_ml", "ml", "rc", "sample_size"]
-
 gives("method", Method)
 
 Rate: TypeAlias = Annotated[float, Gt(0), "learning rate; m0 is then rows / (lr nodes)"]

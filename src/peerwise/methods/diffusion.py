@@ -19,8 +19,6 @@ from peerwise.update.losses import LossOption
 from peerwise.update.risk import tail
 from peerwise.update.training import Training
 
-__all__ = ["RiskOptions", "average_cvar", "cta", "cvar_cvar"]
-
 Order: TypeAlias = Annotated[Literal["cta", "atc"], "combine then adapt, or adapt then combine"]
 DIFFUSION = Training(steps=10, batch=100, momentum=0.0)
 

@@ -24,8 +24,6 @@ from peerwise.privacy.budget import Queries, check_epsilon, scales, split
 from peerwise.privacy.mechanism import laplace
 from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
 
-__all__ = ["clamped", "federated_nb", "gossip_nb", "never_silent", "release"]
-
 CLAMP = 1e-6  # the least count that a node sends, with `clamp_at_node`
 Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
 

@@ -25,10 +25,6 @@ from peerwise.update.objective import gradient
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Trained, Training
 
-__all__ = [
-    "Start", "cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net", "trained"
-]  # fmt: skip
-
 Start: TypeAlias = Annotated[
     Literal["own", "common"], "whether nodes start from their own weights or from the same"
 ]

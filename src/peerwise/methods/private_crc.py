@@ -24,8 +24,6 @@ from peerwise.models.family import Model, log_posterior, moved
 from peerwise.privacy.budget import Budget, check_delta
 from peerwise.privacy.mechanism import gaussian, gaussian_sigma
 
-__all__ = ["clipped_update", "noise_multiplier", "private_crc"]
-
 
 def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     """Noise deviation over sensitivity that keeps `rounds` releases (epsilon, delta)-private."""

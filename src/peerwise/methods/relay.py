@@ -21,8 +21,6 @@ from peerwise.methods import relaying
 from peerwise.models.family import Model, log_posterior, moved, statistics
 from peerwise.update.calibrate import correction
 
-__all__ = ["relay"]
-
 # One setting for all data; docs/relay.md says how it was chosen and what it gives.
 RISE = 0.01  # relative rise of the loss above its moving average that counts as rising
 BRAKE = 0.5  # log of the factor by which steps shrink per mean delay while the loss rises

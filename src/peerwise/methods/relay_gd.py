@@ -24,8 +24,6 @@ from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, LossOption
 from peerwise.update.training import Trained, Training
 
-__all__ = ["relay_gd"]
-
 NAME = 1 << 20  # folded into the key of a node's name; training never folds it in
 
 

@@ -16,20 +16,6 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Message, Shard, State, Tree
 
-__all__ = [
-    "PATIENCE",
-    "begin",
-    "believing",
-    "delay",
-    "listened",
-    "renewed",
-    "reply",
-    "rounded",
-    "said",
-    "silent",
-    "total",
-]
-
 # Rounds of silence after which a link counts as gone. The nodes behind it then drop out of the
 # sum, which is worse than a late sum: hence a long wait. A node back before its end costs nothing.
 PATIENCE = 64

@@ -24,8 +24,6 @@ from peerwise.methods.gossip_nb import Release, release
 from peerwise.models.family import Model, log_posterior
 from peerwise.privacy.budget import Queries
 
-__all__ = ["ATTACKS", "RULES", "aggregate", "attacked", "corrupt", "relative", "robust_nb"]
-
 RULES = ("median", "trimmed_mean", "mean")  # of the nodes' values, coordinate by coordinate
 # Labels flipped; statistics times 1000; noise; labels flipped and times 1000.
 ATTACKS = ("inverted", "scaled", "random", "dominant")

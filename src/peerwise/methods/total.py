@@ -15,8 +15,6 @@ import jax.numpy as jnp
 from peerwise.combine.weigh import equal
 from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
 
-__all__ = ["server_total", "total"]
-
 
 @cache
 def total(count: Callable[[Shard], Tree]) -> Method:

@@ -19,8 +19,6 @@ from peerwise.methods.crc import sample_size
 from peerwise.models.family import Model, log_posterior, moved
 from peerwise.update.calibrate import correction
 
-__all__ = ["gradient_tracking"]
-
 
 @declares("method", needs=("metropolis",))
 @cache

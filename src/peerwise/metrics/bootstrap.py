@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["METRICS", "interval", "resample", "scorer"]
-
 # Names of the metrics, in the order of the tables.
 METRICS = (
     "balanced_accuracy",

@@ -20,8 +20,6 @@ from peerwise.metrics.checks import (
 )
 from peerwise.metrics.probes import LEAST
 
-__all__ = ["Reliability", "brier", "ece", "entropy", "nll", "ood_auroc", "reliability"]
-
 BINNINGS = ("width", "mass")
 
 

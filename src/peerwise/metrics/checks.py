@@ -6,14 +6,6 @@ import numpy as np
 
 from peerwise.errors import BadData, BadSetting
 
-__all__ = [
-    "checked_codes",
-    "checked_probabilities",
-    "number_array",
-    "positive_number",
-    "same_length",
-]
-
 ROUNDING = 1e-3  # how far from 1 the probabilities of a row may sum
 
 

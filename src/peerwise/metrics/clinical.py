@@ -26,8 +26,6 @@ from peerwise.metrics.checks import (
     same_length,
 )
 
-__all__ = ["Difference", "by_node", "confusion", "difference", "report", "should_join"]
-
 
 class Difference(NamedTuple):
     """A metric of two models on the same rows; `gain` is above 0 when `theirs` is better."""

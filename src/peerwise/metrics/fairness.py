@@ -13,8 +13,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.metrics.checks import positive_number, same_length
 from peerwise.metrics.probes import judged
 
-__all__ = ["Fairness", "fairness", "own_rows"]
-
 BLOCK = 128  # rows of each node scored at a time: bounds memory at nodes x BLOCK x columns
 
 

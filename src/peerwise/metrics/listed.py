@@ -14,16 +14,6 @@ from peerwise.core import Array
 from peerwise.declare import declares
 from peerwise.metrics import probes
 
-__all__ = [
-    "auroc",
-    "balanced_accuracy",
-    "calibration",
-    "class_errors",
-    "consensus",
-    "errors",
-    "guards",
-]
-
 
 @declares("metric")
 def errors(x_test: Array, y_test: Array) -> Any:

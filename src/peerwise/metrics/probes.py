@@ -16,19 +16,6 @@ from peerwise.core import Array, Method, State, Tree
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics.checks import positive_number, same_length
 
-__all__ = [
-    "bytes_per_link",
-    "calibration",
-    "consensus",
-    "errors",
-    "federated_weights",
-    "gap",
-    "guards",
-    "node_std",
-    "rounds_to_gap",
-    "together",
-]
-
 LEAST = 1e-15  # a probability counts as at least this in the log-loss
 BLOCK = 1024  # rows scored at a time: bounds memory at nodes x BLOCK x classes
 

@@ -20,8 +20,6 @@ from peerwise.models.classifier import Classifier
 from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, model_for, resolved
 
-__all__ = ["Statistics"]
-
 
 @dataclass(frozen=True, eq=False)
 class Statistics:

@@ -12,16 +12,6 @@ from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
 from peerwise.models.family import Model, Theta
 
-__all__ = [
-    "SMALLEST_SHARE",
-    "Block",
-    "Coefficients",
-    "assemble",
-    "check_arguments",
-    "places",
-    "smallest",
-]
-
 SMALLEST_SHARE = 1e-6  # of all rows: a class or a category is never rarer than this
 
 

@@ -20,8 +20,6 @@ from peerwise.shards import roomy
 if TYPE_CHECKING:
     from peerwise.models.algebra import Statistics
 
-__all__ = ["Classifier", "least_cost"]
-
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[Any] | pd.DataFrame
 

@@ -15,8 +15,6 @@ from peerwise.errors import BadSetting
 from peerwise.models.block import Block, Coefficients, assemble, check_arguments, smallest
 from peerwise.models.family import Model, Phase
 
-__all__ = ["bernoulli", "multinomial"]
-
 
 @cache
 def typical_length(cardinalities: tuple[int, ...], classes: int) -> Phase:

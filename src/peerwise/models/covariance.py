@@ -16,8 +16,6 @@ from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
 from peerwise.models.gaussian import LOG_2PI, SMALLEST_VARIANCE
 
-__all__ = ["full"]
-
 
 class _Kind(NamedTuple):
     """Which features, and what is fixed about their covariance."""

@@ -15,18 +15,6 @@ import jax.numpy as jnp
 from peerwise.core import Array, Shard, Tree
 from peerwise.declare import gives
 
-__all__ = [
-    "Model",
-    "Phase",
-    "Theta",
-    "by_class",
-    "log_joint",
-    "log_posterior",
-    "moved",
-    "soft_statistics",
-    "statistics",
-]
-
 
 class Theta(NamedTuple):
     """Parameters as the coefficients of log p(x, y) = weight_y . phi(x) + shared . psi(x)."""

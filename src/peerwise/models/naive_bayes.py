@@ -17,8 +17,6 @@ from peerwise.models.family import Model
 from peerwise.models.gaussian import SMALLEST_VARIANCE, diagonal
 from peerwise.models.nominal import nominal
 
-__all__ = ["naive_bayes", "shared_naive_bayes"]
-
 
 @declares("model")
 def naive_bayes(

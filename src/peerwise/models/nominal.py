@@ -9,8 +9,6 @@ import numpy as np
 from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
 
-__all__ = ["nominal", "topological"]
-
 
 def topological(parents: Sequence[int]) -> list[int]:
     """Features in an order in which parents come before their children; -1 is no parent.

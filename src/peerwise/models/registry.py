@@ -12,8 +12,6 @@ from peerwise.declare import build, canonical, find
 from peerwise.errors import BadData, BadSetting
 from peerwise.models.family import Model, Phase
 
-__all__ = ["agreed", "check_rows", "first_phase", "is_plain", "model_for", "resolved"]
-
 
 def model_for(schema: Schema, name: str = "naive_bayes", **options: Any) -> Model:
     """The model called `name` for the features and classes of a schema."""

@@ -24,8 +24,6 @@ from peerwise.models.family import Model, Phase
 from peerwise.models.gaussian import diagonal
 from peerwise.models.nominal import nominal, topological
 
-__all__ = ["chow_liu", "information", "pair_counts", "tan"]
-
 
 @cache
 def structure(cardinalities: tuple[int, ...], classes: int) -> Phase:

@@ -18,8 +18,6 @@ import jax.numpy as jnp
 from peerwise.core import Array, Gaussian, Tree
 from peerwise.errors import BadSetting
 
-__all__ = ["BayesianLinear", "bayesian", "divergence"]
-
 BEGIN = -6.0  # log-variance with which weights begin: small beside them, large enough to learn
 PAPER_BEGIN, PAPER_SPREAD, CLAMP = -9.0, 0.001, 8.0  # what BA-BFL's code has
 TINY = 1e-16  # under a root, so that its slope is finite where a layer's inputs are all 0

@@ -13,8 +13,6 @@ import jax.numpy as jnp
 from peerwise.core import Array
 from peerwise.errors import UnknownName
 
-__all__ = ["INITS", "check_init", "draw", "linear"]
-
 INITS = ("he_uniform", "pytorch")  # how weights begin
 
 

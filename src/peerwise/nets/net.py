@@ -20,8 +20,6 @@ import numpy as np
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
 
-__all__ = ["Net", "log_probabilities", "network_of"]
-
 
 class Net(NamedTuple):
     """A neural classifier of rows of `features` numbers. The same function gives the same net."""

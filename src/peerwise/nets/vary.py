@@ -9,8 +9,6 @@ import jax.numpy as jnp
 from peerwise.core import Array
 from peerwise.errors import BadSetting
 
-__all__ = ["crop_and_flip"]
-
 
 def crop_and_flip(shape: Sequence[int], edge: int = 4) -> Callable[[Array, Array], Array]:
     """key, flat images [m, d] -> each moved by up to `edge` pixels, half of them mirrored.

@@ -18,22 +18,6 @@ if TYPE_CHECKING:
     from peerwise.report.grid import Grid
     from peerwise.study.results import Claim, Record
 
-__all__ = [
-    "CLOSE",
-    "Arrays",
-    "Column",
-    "Dataset",
-    "Description",
-    "Item",
-    "Paper",
-    "Scale",
-    "TaskItem",
-    "TaskPaper",
-    "Tasks",
-    "at_hand",
-    "merged",
-]
-
 CLOSE = 0.01  # a gap below this counts as having converged to RC
 Description = dict[str, Any]  # sections of `peerwise.learner`
 Tasks = dict[str, Task]  # by name

@@ -9,8 +9,6 @@ from peerwise.papers.items import Arrays, Scale, TaskPaper
 from peerwise.papers.reproduce import tasks_of
 from peerwise.study.tasks import kept
 
-__all__ = ["Kept", "arrays_of", "paper_of"]
-
 
 class Kept(NamedTuple):
     """What the tasks of a run gave, by item and name, and which of them were not run."""

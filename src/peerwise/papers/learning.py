@@ -13,8 +13,6 @@ from peerwise.learner.world import drawn
 from peerwise.papers.items import Arrays, Description
 from peerwise.topology.links import edges_of
 
-__all__ = ["Learnt", "counts_of", "deal", "graph", "learn"]
-
 
 class Learnt(NamedTuple):
     """A cell, what it gave, and what every paper keeps of any run."""

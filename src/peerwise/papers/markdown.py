@@ -10,8 +10,6 @@ from peerwise.papers.show import heading
 from peerwise.report import tables
 from peerwise.study.results import Claim, Record, read_folder
 
-__all__ = ["item_lines", "page"]
-
 
 def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"

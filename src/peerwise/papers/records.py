@@ -8,8 +8,6 @@ from peerwise.learner import Cell, Outcome
 from peerwise.papers.items import CLOSE, Column, Dataset, Item, Paper
 from peerwise.study.results import Record
 
-__all__ = ["cell_of", "cells", "column_records", "measure", "record_of", "reference_of"]
-
 
 def record_of(
     paper: str, item: str, dataset: str, metric: str, values: Any, *, ddof: int = 1,

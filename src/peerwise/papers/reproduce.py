@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from peerwise.learner import Cell, Outcome
     from peerwise.study.results import Claim, Record
 
-__all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce", "tasks_of"]
-
 QUICK_NODES = 80  # larger networks are left out of a quick run
 Progress = Callable[[int, int], None]
 

@@ -13,8 +13,6 @@ from peerwise.papers.reproduce import PAPERS
 from peerwise.report import figures, tables
 from peerwise.study.results import Record, read_folder
 
-__all__ = ["LAYOUTS", "heading", "show"]
-
 FEW = 4  # so many missing runs are named
 
 

@@ -10,8 +10,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, sized, whole
 from peerwise.partition.skew import gini_by_class
 
-__all__ = ["dirichlet", "dirichlet_by_class", "truncated_zipf", "zipf"]
-
 DRAWS = 1000  # of a whole allocation before `zipf` and `dirichlet_by_class` give up
 
 

@@ -10,8 +10,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, deal
 from peerwise.partition.ways import first_component
 
-__all__ = ["label_drift", "label_feature_drift", "label_sorted", "mixed", "sole_holder"]
-
 
 @declares("partition")
 def label_sorted(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:

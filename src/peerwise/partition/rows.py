@@ -7,8 +7,6 @@ import numpy as np
 
 from peerwise.errors import BadData, BadSetting
 
-__all__ = ["Partition"]
-
 Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
 # Deals rows to nodes: rng, x [m, d], y [m], sizes [n] -> the rows of each node.
 Partition: TypeAlias = Callable[[np.random.Generator, np.ndarray, np.ndarray, np.ndarray], Rows]

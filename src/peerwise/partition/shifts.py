@@ -15,8 +15,6 @@ from annotated_types import Ge, Le
 from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
 
-__all__ = ["Shift", "concept_drift", "concept_shift", "feature_skew", "unshifted"]
-
 # Changes rows: rng, x [m, d], y [m], the rows of each node, cardinalities (0: a number) -> x, y.
 # No row may belong to two nodes. A row of no node stays. Without cardinalities all are numbers.
 Shift: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray]]

@@ -6,8 +6,6 @@ from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.partition.rows import sized, whole
 
-__all__ = ["equal_sizes", "exponential_sizes", "log_uniform_sizes", "uniform_sizes"]
-
 
 def _room(nodes: int, rows: int, minimum: int) -> None:
     needed = whole("nodes", nodes, 1) * whole("minimum", minimum, 0)

@@ -6,8 +6,6 @@ from peerwise.declare import declares
 from peerwise.errors import BadData
 from peerwise.partition.rows import Rows, checked, cut, deal
 
-__all__ = ["clusters", "feature_drift", "first_component", "iid"]
-
 CLUSTERS = 100  # at most: k-means takes time in proportion to their number
 
 

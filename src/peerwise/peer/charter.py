@@ -37,8 +37,6 @@ from peerwise.peer.described import DESCRIPTION
 from peerwise.peer.own_rows import own_rows
 from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms
 
-__all__ = ["Charter", "draft"]
-
 
 class Charter(BaseModel):
     """What the nodes of a federation agree on; make one with `load`, `parse` or `draft`."""

@@ -28,8 +28,6 @@ from peerwise.peer.store import Away, Place, Store
 from peerwise.peer.transport import Call, Code, Link, Refused, Server, told
 from peerwise.peer.wire import BadLetter, Envelope, Format, pack_tree, unpack_tree
 
-__all__ = ["Daemon", "Options"]
-
 log = logging.getLogger("peerwise.peer")
 POLL = 15.0  # seconds that a pull waits for a letter
 LEAST_WAIT = 0.2  # seconds: an adaptive deadline is not shorter

@@ -21,11 +21,6 @@ from peerwise.peer.terms import BudgetTerms, LimitTerms
 from peerwise.privacy.composition import Charge, renyi
 from peerwise.privacy.release import PRIVATE
 
-__all__ = [
-    "DESCRIPTION", "adds_noise", "as_written", "cell_of", "check_cell", "check_moved", "choices",
-    "flat", "own_code", "run_of", "tables_of",
-]  # fmt: skip
-
 DESCRIPTION = ("method", "model", "net", "privacy", "run")
 RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
 _SIMULATED = {"data": "rows are each node's own", "split": "rows are each node's own",

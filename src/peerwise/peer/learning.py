@@ -19,8 +19,6 @@ from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise
 
-__all__ = ["Learning", "constant"]
-
 
 class Learning:
     """The learner of a charter; `agreed` is what its first phase summed up, if it has one."""

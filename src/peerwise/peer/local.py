@@ -24,8 +24,6 @@ from peerwise.peer.plan import Plan
 from peerwise.runtime import Run
 from peerwise.simulate import simulate
 
-__all__ = ["Federation", "Peers", "free_ports", "peer_errors", "set_up", "simulated"]
-
 CHARTER, TEST = "charter.toml", "test.parquet"
 
 

@@ -6,8 +6,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from peerwise.errors import BadSetting
 
-__all__ = ["Meters"]
-
 
 class Meters:
     """Counters of one peer."""

@@ -21,8 +21,6 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
 from peerwise.peer.wire import named_leaves
 
-__all__ = ["Learnt", "blank_value", "is_model", "load_model", "save_model"]
-
 KIND = "peerwise-model"
 VERSION = "2"
 

@@ -21,8 +21,6 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning, constant
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 
-__all__ = ["Plan"]
-
 
 class _Inside:
     """A ledger whose charges are part of the transaction that is open."""

@@ -26,8 +26,6 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store, now
 from peerwise.peer.terms import LimitTerms
 
-__all__ = ["Site", "dry_run", "load_rows", "only_one", "serve"]
-
 JOURNAL = "peer.log"
 LOCK = "peer.lock"
 

@@ -10,11 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.peer.names import check_node
 
-__all__ = [
-    "BudgetTerms", "FeatureTerms", "LimitTerms", "NodeTerms", "PaceTerms", "check_nodes",
-    "distinct", "graph_of", "ordered",
-]  # fmt: skip
-
 # "5" is no number and 1 is no truth: what peers must agree on is not guessed
 Whole = Annotated[int, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

@@ -15,8 +15,6 @@ from peerwise.peer.model_file import Learnt, blank_value
 from peerwise.peer.store import DROPPED, Place, Store
 from peerwise.peer.wire import unpack_tree
 
-__all__ = ["Status", "audit", "learnt", "letter", "outbox", "status"]
-
 
 class Status(NamedTuple):
     """How a peer stands."""

@@ -8,8 +8,6 @@ from scipy.stats import beta
 
 from peerwise.errors import BadData, BadSetting
 
-__all__ = ["audit"]
-
 Event = Callable[[np.ndarray], np.ndarray]
 THRESHOLDS = 200  # tried on the first half of the draws
 

@@ -10,8 +10,6 @@ from peerwise.privacy.budget import check_epsilon
 from peerwise.privacy.ledger import Ledger
 from peerwise.privacy.mechanism import Noise, vetted
 
-__all__ = ["private_bounds"]
-
 CHANCE = 0.05  # that noise alone makes any empty bin look occupied
 
 

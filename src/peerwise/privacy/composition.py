@@ -13,8 +13,6 @@ import numpy as np
 from peerwise.errors import BadSetting
 from peerwise.privacy.budget import check_epsilon
 
-__all__ = ["SLACK", "Charge", "Spent", "basic", "check_charge", "renyi"]
-
 SLACK = 1e-9  # share of a budget: three charges of 0.1 fit into 0.3 in spite of rounding
 
 

@@ -17,8 +17,6 @@ from peerwise.privacy import ledger_file
 from peerwise.privacy.budget import check_epsilon
 from peerwise.privacy.composition import SLACK, Charge, Spent, basic, check_charge, renyi
 
-__all__ = ["ACCOUNTANTS", "Ledger", "Overspent", "about_ledger"]
-
 ACCOUNTANTS = ("basic", "rdp")  # how releases add up
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 from peerwise.errors import BadFile
 
-__all__ = ["COLUMNS", "alone", "append", "connect", "create", "digest", "verify"]
-
 # the columns of a release, in the order in which they are hashed
 COLUMNS = (
     "id",

@@ -16,17 +16,6 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.privacy.budget import check_delta, check_epsilon
 
-__all__ = [
-    "MECHANISMS",
-    "Noise",
-    "Tape",
-    "gaussian",
-    "gaussian_sigma",
-    "laplace",
-    "summed_laplace",
-    "vetted",
-]
-
 MECHANISMS = ("laplace", "gaussian")  # the kinds of noise
 
 

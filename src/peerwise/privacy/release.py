@@ -30,8 +30,6 @@ from peerwise.privacy.mechanism import MECHANISMS, Noise, gaussian_sigma, vetted
 from peerwise.privacy.sensitivity import bounded, clip
 from peerwise.privacy.sums import exact_sums
 
-__all__ = ["Release", "private_statistics", "public_schema"]
-
 Column = tuple[float, float] | Sequence[str]  # the bounds of a number, or categories
 PRIVATE = ("naive_bayes",)  # models whose sensitivity is known
 

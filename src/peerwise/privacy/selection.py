@@ -26,8 +26,6 @@ from peerwise.errors import BadSetting
 from peerwise.models.block import check_arguments
 from peerwise.privacy.budget import check_epsilon
 
-__all__ = ["budgets", "chances", "chosen", "local_scores", "select"]
-
 
 def budgets(epsilon: float, share: float = 0.3) -> tuple[float, float]:
     """The budget of the vote and that of the statistics, which together are `epsilon`.

@@ -13,8 +13,6 @@ from peerwise.core import Array
 from peerwise.errors import BadData, BadSetting
 from peerwise.privacy.budget import Queries
 
-__all__ = ["bounded", "clip", "local", "warn_local"]
-
 Bound = float | Sequence[float] | np.ndarray
 
 

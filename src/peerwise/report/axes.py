@@ -8,8 +8,6 @@ from matplotlib.ticker import FixedLocator, NullFormatter
 
 from peerwise import metrics
 
-__all__ = ["accuracy_axis", "band", "legend_below", "plain_numbers"]
-
 
 def legend_below(figure: Figure, shown: dict[str, Any] | None = None) -> None:
     """One legend below all panels: what is given, or each labelled line once."""

@@ -19,8 +19,6 @@ from peerwise.study.results import Record
 if TYPE_CHECKING:
     from peerwise.study.join import Joined
 
-__all__ = ["curves", "gains", "gap_map", "network_and_curves", "panels", "reach_curves", "save"]
-
 COLOURS = {
     "crc": "#1f5fa8",
     "rc": "#111111",

@@ -10,8 +10,6 @@ from scipy.special import stdtrit
 
 from peerwise.study.results import Record
 
-__all__ = ["Grid", "half_width"]
-
 
 class Grid(NamedTuple):
     """A table of plain text; the first column names the row."""

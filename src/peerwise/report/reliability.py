@@ -11,8 +11,6 @@ from peerwise.metrics import Reliability
 from peerwise.report.axes import legend_below
 from peerwise.report.figures import panels
 
-__all__ = ["reliability_diagram"]
-
 BESIDE = 3  # panels beside each other
 
 

@@ -7,8 +7,6 @@ from rich.console import Console
 from peerwise.report import figures, tables
 from peerwise.study.results import read_folder
 
-__all__ = ["show"]
-
 
 def show(folder: Path, console: Console) -> list[Path]:
     """Print the table of a run folder and draw its curves; returns the figures' paths."""

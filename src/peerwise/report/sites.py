@@ -13,8 +13,6 @@ from peerwise.checkpoint import write_whole
 if TYPE_CHECKING:
     from peerwise.study.join import Joined
 
-__all__ = ["tables", "write"]
-
 SHOWN = ("balanced_accuracy", "auroc", "auprc", "sensitivity", "specificity")
 STYLES = {"join": "bold green", "stay": "bold red"}
 

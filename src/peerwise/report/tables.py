@@ -9,21 +9,6 @@ from rich.text import Text
 
 from peerwise.study.results import Claim, Record
 
-__all__ = [
-    "BEFORE",
-    "Before",
-    "before_cells",
-    "before_tables",
-    "claims_table",
-    "counted",
-    "item_tables",
-    "ours",
-    "plain_cell",
-    "printed",
-    "sweep_table",
-    "theirs",
-]
-
 NEAR, CLOSE = 0.05, 0.01
 LABEL_WIDTH, CELL_WIDTH = 24, 13  # characters of the first column and of each other
 

@@ -11,8 +11,6 @@ from peerwise.core import Array, Batched, Shard, Tree, rows_at, without_rows
 from peerwise.shards import Shards
 from peerwise.simulate.schedule import Lanes, Layout, deal_lanes, layout_of
 
-__all__ = ["by_group", "regrouped", "side_by_side"]
-
 CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to fit into its cache
 
 

@@ -17,8 +17,6 @@ from peerwise.runtime import stage_key
 from peerwise.shards import Shards
 from peerwise.simulate.lanes import by_group, regrouped, side_by_side
 
-__all__ = ["Plan", "each", "each_shard", "keyed", "keys", "sealed"]
-
 BLOCK = 512  # nodes that learn side by side on a CPU
 
 

@@ -20,8 +20,6 @@ from peerwise.simulate.nodes import Plan, each, each_shard, keyed, keys, sealed
 from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
 
-__all__ = ["Carry", "advance_all", "begin_all"]
-
 
 class Carry(NamedTuple):
     """Everything that the next round needs."""

@@ -12,8 +12,6 @@ from peerwise import runtime
 from peerwise import topology as topologies
 from peerwise.errors import BadSetting
 
-__all__ = ["count_replicas", "first_of", "inputs_of"]
-
 
 def first_of(given: Any) -> Any:
     """The argument of the first replica."""

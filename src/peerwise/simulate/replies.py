@@ -11,8 +11,6 @@ from peerwise.core import Array, Batched, Inbox, Message, Method, Shard, State, 
 from peerwise.shards import Shards
 from peerwise.simulate.nodes import Plan, each_shard
 
-__all__ = ["Parts", "blank_parts", "deliver", "part_shape", "summed"]
-
 
 class Parts(NamedTuple):
     """What replies delivered: the newest part in every slot, and how the last round arrived."""

@@ -21,8 +21,6 @@ from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
 from peerwise.topology import Topology
 
-__all__ = ["Run", "simulate"]
-
 
 def simulate(
     method: Method,

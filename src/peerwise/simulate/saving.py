@@ -12,8 +12,6 @@ from peerwise.errors import BadSetting
 from peerwise.runtime import Run
 from peerwise.simulate.program import Carry
 
-__all__ = ["Checkpoint", "resumed"]
-
 QUICK = 0.1  # seconds: a checkpoint that takes less is written after every chunk
 WORK = 20  # a slower one is written again after this many times its writing time
 

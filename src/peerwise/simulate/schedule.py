@@ -13,8 +13,6 @@ import numpy as np
 
 from peerwise.core import Batched
 
-__all__ = ["Lanes", "Layout", "deal_lanes", "drawn_together", "layout_of"]
-
 TURNS = 32  # blocks of steps into which the longest training is cut where nodes differ in length
 COARSE = 4  # groups within this size ratio draw their batches together
 STEP = 8  # the fixed cost of a step, in nodes

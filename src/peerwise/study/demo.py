@@ -10,8 +10,6 @@ from peerwise import topology
 from peerwise.learner import Cell, assemble, drawn, run
 from peerwise.simulate import simulate
 
-__all__ = ["Demo", "demo"]
-
 
 class Demo(NamedTuple):
     """What the demonstration shows."""

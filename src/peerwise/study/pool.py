@@ -18,8 +18,6 @@ from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.learner import Cell, Outcome, run
 
-__all__ = ["Failure", "run_all", "spread", "usual_workers"]
-
 
 class Failure(PeerwiseError):
     """One cell of many that could not be run."""

@@ -18,8 +18,6 @@ from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile
 from peerwise.learner import Outcome
 
-__all__ = ["Claim", "Record", "history_of", "read_folder", "write_folder"]
-
 
 class Record(BaseModel):
     """One number of a table: ours and, where there is one, the paper's."""

@@ -13,8 +13,6 @@ from peerwise.learner import Cell, Outcome, expand
 from peerwise.study import pool
 from peerwise.study.results import Record, history_of, write_folder
 
-__all__ = ["Sweep", "read_config", "sweep"]
-
 
 class Sweep(NamedTuple):
     """The results of a description."""

@@ -19,8 +19,6 @@ import numpy as np
 
 from peerwise.errors import BadFile, PeerwiseError
 
-__all__ = ["KEPT", "Arrays", "Task", "collect", "kept", "run_tasks"]
-
 Arrays = dict[str, np.ndarray]
 KEPT = "kept.zip"  # beside the folder of cells
 ABOUT = ":"  # what has it in its name says how the arrays were made, and is none of them

@@ -7,8 +7,6 @@ from scipy.sparse.csgraph import dijkstra
 
 from peerwise.topology.links import Topology, edges_of
 
-__all__ = ["graph_of", "mixing_matrix", "reach", "spectral_gap"]
-
 
 def graph_of(topology: Topology, t: int = 0) -> nx.Graph:
     """Round t as a networkx graph with link weights; directed if not all links go both ways.

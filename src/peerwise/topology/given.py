@@ -10,8 +10,6 @@ import numpy as np
 from peerwise.errors import BadFile, BadSetting
 from peerwise.topology.links import Topology, build, whole
 
-__all__ = ["from_file", "from_graph", "read_graph"]
-
 
 def from_graph(graph: nx.Graph, *, allow_disconnected: bool = False) -> Topology:
     """Any networkx graph without parallel edges or loops; nodes become 0..n-1 in sorted order.

@@ -16,23 +16,6 @@ from peerwise.declare import build, canonical, declares, gives
 from peerwise.errors import BadSetting
 from peerwise.topology.links import ALWAYS, Topology, undirected, whole
 
-__all__ = [
-    "alone",
-    "barabasi_albert",
-    "chain",
-    "complete",
-    "erdos_renyi",
-    "grid",
-    "named",
-    "random_tree",
-    "regular",
-    "ring",
-    "server",
-    "small_world",
-    "star",
-    "tree_plus",
-]
-
 gives("topology", Topology)
 
 Probability: TypeAlias = Annotated[float, Ge(0), Le(1)]

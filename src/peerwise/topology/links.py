@@ -16,19 +16,6 @@ import numpy as np
 from peerwise.core import Array, Links
 from peerwise.errors import BadSetting
 
-__all__ = [
-    "Topology",
-    "build",
-    "edges_of",
-    "metropolis",
-    "probability",
-    "pushes",
-    "redrawn",
-    "stack",
-    "undirected",
-    "whole",
-]
-
 ALWAYS = 2**31 - 1  # rounds that a static graph lasts
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # src, dst, weight of the directed links

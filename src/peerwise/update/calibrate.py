@@ -13,8 +13,6 @@ import jax.numpy as jnp
 from peerwise.core import Array, Shard, Tree
 from peerwise.models.family import Model, log_posterior, moved
 
-__all__ = ["calibrate", "correction", "soft_error"]
-
 
 @cache
 def calibrate(model: Model, iterations: int = 1) -> Callable[[Tree, Shard], tuple[Tree, Array]]:

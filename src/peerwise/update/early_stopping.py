@@ -10,8 +10,6 @@ from peerwise.core import Array, Batched, Shard
 from peerwise.update.objective import MeanLoss
 from peerwise.update.training import Best, Trained
 
-__all__ = ["early_stopping"]
-
 
 def _held_out(shard: Shard, share: float) -> Array:
     """Which rows are for validation: spread evenly over the shard."""

@@ -17,8 +17,6 @@ from peerwise.core import Array, Shard, Tree
 from peerwise.errors import BadData, BadSetting
 from peerwise.models.family import Model, log_joint, soft_statistics, statistics
 
-__all__ = ["Expectation", "em", "expected"]
-
 
 class Expectation(NamedTuple):
     """What EM ends with."""

@@ -12,10 +12,6 @@ from peerwise.core import Array
 from peerwise.declare import Named, declares
 from peerwise.errors import BadSetting
 
-__all__ = [
-    "Loss", "LossOption", "cross_entropy", "linear_teacher", "soft_labels", "virtual_teacher",
-]  # fmt: skip
-
 Loss: TypeAlias = Callable[[Array, Array], Array]  # logits [m, c], labels [m] -> [m]
 LossOption: TypeAlias = Annotated[Any, Named("loss"), "what training minimises"]
 Beta: TypeAlias = Annotated[float, Gt(0), Le(1), "how sure the teacher is of the label"]

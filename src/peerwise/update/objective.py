@@ -11,8 +11,6 @@ from peerwise.nets.net import Net
 from peerwise.update.losses import Loss
 from peerwise.update.risk import Risk
 
-__all__ = ["MeanLoss", "Objective", "Penalty", "at_risk", "gradient", "mean_loss", "penalised"]
-
 Penalty: TypeAlias = Callable[[Tree, Tree | None], Array]  # weights, anchor -> what is added
 MeanLoss: TypeAlias = Callable[[Tree, Shard, Array | None], Array]  # weights, rows, key -> scalar
 

@@ -14,8 +14,6 @@ import numpy as np
 from peerwise.core import Array
 from peerwise.errors import BadSetting
 
-__all__ = ["Risk", "check_alpha", "cvar", "tail"]
-
 Risk: TypeAlias = Callable[[Array, Array], Array]  # t, loss -> what is minimised
 
 

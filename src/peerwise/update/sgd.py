@@ -21,8 +21,6 @@ from peerwise.update.objective import Objective, Penalty, at_risk, mean_loss, pe
 from peerwise.update.risk import Risk
 from peerwise.update.training import Trained, Training, check_training, epochs_range
 
-__all__ = ["OPTIMISERS", "Trainer", "trainer"]
-
 # name -> (learning rate, momentum) -> what optax steps by
 OPTIMISERS: dict[str, Callable[[float, float], optax.GradientTransformation]] = {
     "sgd": lambda lr, momentum: optax.sgd(lr, momentum if momentum else None),

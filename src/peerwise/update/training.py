@@ -9,8 +9,6 @@ from annotated_types import Ge, Gt, Lt
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["Best", "Trained", "Training", "check_training", "epochs_range", "training_of"]
-
 
 class Training(NamedTuple):
     """The options of local training.

@@ -7,8 +7,6 @@ import numpy as np
 
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 LIKE = 0.02  # accuracies and calibration errors that differ by no more count as alike
 LAYERS = (1, 2, 3)
 LONGER = "five times as much training (50 rounds of 10 epochs at full size)"

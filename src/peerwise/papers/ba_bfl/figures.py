@@ -14,19 +14,6 @@ from peerwise.report.figures import panels
 from peerwise.report.grid import half_width
 from peerwise.study.results import Record
 
-__all__ = [
-    "GRAPHS",
-    "MEASURES",
-    "NAMES",
-    "SETS",
-    "allocation",
-    "by_layers",
-    "graphs",
-    "longer",
-    "paces",
-    "toy",
-]
-
 # Data sets as people write them.
 SETS = {
     "fashion_mnist": "Fashion-MNIST",

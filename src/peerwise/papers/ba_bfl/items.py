@@ -21,8 +21,6 @@ from peerwise.papers.items import (
 )
 from peerwise.study.tasks import Task
 
-__all__ = ["ITEMS", "LAYERS", "PAPER", "RULES", "TOY", "datasets"]
-
 SETS = ("fashion_mnist", "cifar10", "svhn_derived_20k")  # the last is a subset of SVHN
 # The paper's rules.
 RULES = ("aalv", "eaa", "gaa", "rkl", "w2")

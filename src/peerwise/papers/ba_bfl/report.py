@@ -18,18 +18,6 @@ from peerwise.papers.records import record_of
 from peerwise.report.grid import Grid, half_width
 from peerwise.study.results import Record
 
-__all__ = [
-    "graph_table",
-    "graphs",
-    "paces",
-    "run_tables",
-    "runs",
-    "split_table",
-    "splits",
-    "toy",
-    "toy_table",
-]
-
 DIVERGENCES = ("rkl", "w2", "kl", "eaa", "gaa", "gaa_normalised", "aalv")  # of figure 1
 FEW = 3  # replicas: of two, an interval says nothing
 # Heads of narrow columns.

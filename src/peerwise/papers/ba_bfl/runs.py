@@ -19,8 +19,6 @@ from peerwise.papers import learning
 from peerwise.papers.items import Arrays, Description
 from peerwise.simulate import simulate
 
-__all__ = ["entropies", "fine_calibration", "learn", "own_rows", "pace"]
-
 FINE = 100  # bins of the paper's calibration error
 OWN = 500  # rows of each node on which its model is measured, at most
 STRANGE = 2000  # images of another set, and of its own, by which strangeness is told

@@ -8,8 +8,6 @@ import numpy as np
 from peerwise.papers.crc.printed import CLAIMS, TABLES
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 MOST = 0.75  # a claim about "the data sets" is held when it is true of so many of those present
 
 

@@ -10,8 +10,6 @@ from peerwise.errors import UnknownName
 from peerwise.papers.crc.printed import COUNTS, SETS, TABLES
 from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale, merged
 
-__all__ = ["ITEMS", "PAPER", "base", "datasets"]
-
 
 def _gaps(updates: dict[str, Description], prefix: str = "") -> tuple[Column, ...]:
     return tuple(

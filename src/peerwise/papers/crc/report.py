@@ -6,8 +6,6 @@ from peerwise import data, topology
 from peerwise.papers.items import Dataset
 from peerwise.study.results import Record
 
-__all__ = ["described", "reach", "reach_of_trees"]
-
 
 def _counts(dataset: Dataset) -> dict[str, int]:
     """How many rows, features and classes a set has here."""

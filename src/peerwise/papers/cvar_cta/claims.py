@@ -7,8 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 FAILED = 0.5  # an accuracy below counts as not having solved the problem
 
 

@@ -11,8 +11,6 @@ from peerwise.papers.items import Arrays
 from peerwise.report.axes import band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
-__all__ = ["GRAPHS", "NAMES", "SETS", "alphas", "losses", "progress", "rare"]
-
 Tasks = dict[str, Arrays]
 
 # Data sets as people write them.

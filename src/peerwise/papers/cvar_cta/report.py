@@ -13,8 +13,6 @@ from peerwise.papers.records import record_of
 from peerwise.report.grid import Grid, half_width
 from peerwise.study.results import Record
 
-__all__ = ["loss_table", "losses", "network_tables", "networks", "rare", "rare_table"]
-
 FEW = 3  # runs: of two, an interval says nothing
 COLUMNS = {
     "accuracy": "accuracy",

@@ -13,8 +13,6 @@ from peerwise.papers import learning
 from peerwise.papers.items import Arrays, Description
 from peerwise.simulate import simulate
 
-__all__ = ["calibrate", "learn", "rare_statistics"]
-
 COMPONENTS = 50  # of pixels, for naive Bayes
 
 

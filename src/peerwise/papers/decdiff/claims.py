@@ -6,8 +6,6 @@ from typing import Any
 from peerwise.papers.decdiff.printed import PAPER_TABLES, SETS, TABLE_2
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 
 def _claim(name: str, claim: str, rule: str, ours: str, paper: str, held: Any) -> Claim:
     return Claim(name=name, claim=claim, rule=rule, ours=ours, paper=paper, held=bool(held))

@@ -18,8 +18,6 @@ from peerwise.papers.items import Arrays
 from peerwise.report.axes import accuracy_axis, band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
-__all__ = ["NAMES", "SETS", "allocation", "boxes", "drop", "graph", "losses", "progress"]
-
 Tasks = dict[str, Arrays]
 MARKED = 10  # rounds of figure 1 in which aggregation is marked
 DEALS = 3  # replicas of a set that figure 5 shows

@@ -21,8 +21,6 @@ from peerwise.papers.items import (
 )
 from peerwise.study.tasks import Task
 
-__all__ = ["ITEMS", "PAPER", "VARIANTS", "datasets", "table_of"]
-
 _TEACHER = {"loss": "virtual_teacher"}
 # What is trained, by name: method and loss.
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -1,7 +1,5 @@
 """What the DecDiff paper prints."""
 
-__all__ = ["PAPER_TABLES", "SETS", "TABLE_2"]
-
 # The data sets of the paper.
 SETS = ("mnist", "fashion_mnist", "emnist_letters")
 

@@ -14,19 +14,6 @@ from peerwise.papers.records import record_of
 from peerwise.report.grid import Grid, half_width
 from peerwise.study.results import Record
 
-__all__ = [
-    "accuracies",
-    "accuracy_table",
-    "boxes",
-    "degrees",
-    "drops",
-    "ginis",
-    "losses",
-    "number_table",
-    "times",
-    "times_tables",
-]
-
 SHARES = (0.5, 0.8, 0.9, 0.95)  # of the centralised accuracy
 COST = 0.9  # the share at which table 4 also tells traffic
 DIGITS = {"accuracy": ".4f", "loss": ".3f", "gini": ".3f", "degree": ".3g"}

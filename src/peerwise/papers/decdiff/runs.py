@@ -8,8 +8,6 @@ from peerwise import learner, partition
 from peerwise.papers import learning
 from peerwise.papers.items import Arrays, Description
 
-__all__ = ["learn"]
-
 STAGES = {"": "", "combined_": "aggregated_"}  # the learner's names and ours
 
 

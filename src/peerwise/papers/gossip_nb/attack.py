@@ -21,8 +21,6 @@ from peerwise.models.family import Model
 from peerwise.models.naive_bayes import naive_bayes
 from peerwise.papers.gossip_nb.trials import Problem, problem
 
-__all__ = ["attack"]
-
 SUM = "sum"  # what Federated naive Bayes does
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from peerwise.papers.gossip_nb.items import EPSILONS, NODES, SETS
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 
 def _table(records: list[Record], item: str) -> dict[tuple[str, str, Any], float]:
     return {

@@ -8,8 +8,6 @@ from peerwise.papers.gossip_nb.items import EPSILONS, NODES
 from peerwise.papers.items import Arrays
 from peerwise.report.figures import panels
 
-__all__ = ["accuracy", "gossip", "parameters", "sensitivity", "sizes", "threshold"]
-
 SHADES = plt.get_cmap("viridis")
 
 

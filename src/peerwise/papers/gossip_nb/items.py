@@ -14,8 +14,6 @@ from peerwise.errors import UnknownName
 from peerwise.papers.items import Description, Scale, TaskItem, TaskPaper, Tasks, merged
 from peerwise.study.tasks import Task
 
-__all__ = ["EPSILONS", "ITEMS", "NODES", "PAPER", "SETS", "datasets"]
-
 # Privacy budgets: half decades.
 EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]
 NODES = (1, 10, 100, 1000)  # sizes of the network

@@ -11,19 +11,6 @@ from peerwise.papers.records import record_of
 from peerwise.report.grid import Grid
 from peerwise.study.results import Record
 
-__all__ = [
-    "accuracies",
-    "attacks",
-    "by_layout",
-    "clamping",
-    "gossip",
-    "parameters",
-    "private_crc",
-    "sensitivities",
-    "skew",
-    "thresholds",
-]
-
 # Items as tables: what stands in a row and in a column.
 LAYOUT = {
     "figure-2": (("dataset", "variant"), "epsilon"),

@@ -19,18 +19,6 @@ from peerwise.privacy.budget import Queries
 from peerwise.shards import Shards, pack
 from peerwise.simulate import simulate
 
-__all__ = [
-    "accuracy",
-    "attacked",
-    "bias",
-    "central",
-    "clamping",
-    "errors",
-    "gossip",
-    "sensitivity",
-    "threshold",
-]
-
 PARAMETERS = 12  # of each kind that are followed over the iterations
 
 

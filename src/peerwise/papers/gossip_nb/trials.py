@@ -22,8 +22,6 @@ from peerwise.models.naive_bayes import naive_bayes
 from peerwise.privacy.budget import Queries
 from peerwise.privacy.mechanism import laplace, summed_laplace
 
-__all__ = ["Problem", "Trials", "federated", "problem", "vaidya", "vanilla"]
-
 SIZES: dict[str, Callable[..., np.ndarray]] = {  # how many rows each node has
     "uniform": partition.uniform_sizes,
     "exponential": partition.exponential_sizes,

@@ -7,9 +7,6 @@ import numpy as np
 from peerwise.papers.rc.items import MODELS
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
-
 Values: TypeAlias = dict[tuple[str, str], float]  # data set and column -> mean
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from peerwise.errors import UnknownName
 from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale
 
-__all__ = ["BASELINES", "ITEMS", "MODELS", "PAPER", "base", "datasets"]
-
 # The models that are compared.
 MODELS = ("naive_bayes", "shared_naive_bayes", "qda", "lda", "tan")
 # Classifiers of scikit-learn beside them.

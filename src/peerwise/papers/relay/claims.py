@@ -6,8 +6,6 @@ from peerwise.papers.items import CLOSE
 from peerwise.papers.relay.items import EARLY, LATE
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 COUNTED = ("gaps", "lossy", "churn", "nodes-320")  # items; others show some of the same runs again
 
 

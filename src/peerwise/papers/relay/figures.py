@@ -9,8 +9,6 @@ from peerwise.papers.relay.report import NAMES, NETWORKS, gap_at
 from peerwise.report.axes import legend_below
 from peerwise.report.figures import panels
 
-__all__ = ["curves"]
-
 COLOURS = {"crc": "#e69f00", "metropolis": "#0072b2", "tracking": "#8e44ad", "relay": "#c8102e"}
 
 

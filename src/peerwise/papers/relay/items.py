@@ -11,8 +11,6 @@ from peerwise.errors import UnknownName
 from peerwise.papers.items import Description, Scale, TaskItem, TaskPaper, Tasks, merged
 from peerwise.study.tasks import Task
 
-__all__ = ["CLIPS", "DEALT", "EARLY", "GRAPHS", "ITEMS", "LATE", "METHODS", "PAPER", "datasets"]
-
 # How rows are dealt, by what differs between nodes.
 DEALT = {
     "iid": "iid",

@@ -11,19 +11,6 @@ from peerwise.papers.relay.items import CLIPS, DEALT, EARLY, GRAPHS, LATE, METHO
 from peerwise.report.grid import Grid
 from peerwise.study.results import Record
 
-__all__ = [
-    "NAMES",
-    "NETWORKS",
-    "by_network",
-    "by_network_beside_table_9",
-    "gap_at",
-    "gaps",
-    "gaps_and_counts",
-    "gaps_beside_table_9",
-    "liar",
-    "methods",
-]
-
 NEAR = 0.05  # the paper's second count
 NETWORKS = {"tree": "tree", "chain": "chain", "plus": "tree + 10 links"}
 NAMES = {

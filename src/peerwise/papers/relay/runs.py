@@ -14,8 +14,6 @@ from peerwise.papers import learning
 from peerwise.papers.items import Arrays, Description
 from peerwise.simulate import simulate
 
-__all__ = ["learn", "lied_to", "lying"]
-
 
 def learn(description: Description, checkpoint: Path | None = None) -> Arrays:
     """Test error, a mean over nodes, and its spread over them: [repetitions, recorded rounds]."""
