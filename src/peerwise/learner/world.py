@@ -64,8 +64,7 @@ def drawn(cell: Cell, repetition: int) -> World:
     """
     d, s, seed = cell["data"], cell["split"], cell["run"]["seed"]
     reading = d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"])
-    whole = d["scale"] != "each" or cell.method.learns == "net"
-    encoded, shape = _encoded(*reading, whole)
+    encoded, shape = _encoded(*reading, d["scale"] != "each")
     pool, test = _test_rows(cell, encoded, repetition)
     wanted = len(pool) if s["rows"] == "all" else s["nodes"] * s["rows"]
     rng = np.random.default_rng([seed, repetition, 1])
