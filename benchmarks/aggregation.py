@@ -10,7 +10,7 @@ from benchmarks.tools import race, show
 from peerwise import topology as topologies
 from peerwise.combine.apply import Heard, network
 from peerwise.combine.weigh import equal
-from peerwise.core import Array, Mean
+from peerwise.core import Array
 from peerwise.topology import Topology
 
 CASES: dict[str, tuple[Callable[[], Topology], int]] = {

@@ -25,7 +25,7 @@ import pandas as pd
 
 from benchmarks.tools import show
 from peerwise.combine import equal
-from peerwise.core import Mean, Message, Method, State
+from peerwise.core import Message, Method, State
 from peerwise.data.loaders import Table
 from peerwise.node import Letter
 from peerwise.peer.charter import Charter, draft
@@ -40,11 +40,12 @@ NEIGHBOURS = 64
 WARM = 1  # rounds that are not timed: the first compiles
 CASES = {"10 KB": (2_500, 20), "10 MB": (2_500_000, 2)}  # numbers in a letter, rounds
 HUB = "hub"
+VECTOR = "benchmarks.peers:vector"  # the method below
 LEAVES = [f"leaf{i}" for i in range(NEIGHBOURS)]
 MOST = 64 * 2**20
 
 
-def vector(model: Any, size: int) -> Method:
+def vector(model: Any, *, size: int) -> Method:
     """A method whose message has so many numbers, and which averages what it hears."""
 
     def init(key: Any, shard: Any) -> State:
@@ -75,23 +76,23 @@ def port() -> int:
 
 def prepare(folder: Path, size: int, rounds: int) -> Charter:
     """Certificates and a charter: a star, of which only the hub can be dialled."""
-    made = draft(
-        table(), nx.star_graph([HUB, *LEAVES]), name="load", typing="manifest",
-        method={"method": "benchmarks.peers:vector", "method_options": {"size": size}},
-        addresses={HUB: f"127.0.0.1:{port()}"}, rounds={"count": rounds},
+    description = {"method": {"name": VECTOR, "size": size}, "run": {"rounds": rounds}}
+    charter = draft(
+        table(), nx.star_graph([HUB, *LEAVES]), description, name="load", typing="manifest",
+        addresses={HUB: f"127.0.0.1:{port()}"},
     )  # fmt: skip
-    made.save(folder / "charter.toml")
+    charter.save(folder / "charter.toml")
     if not (folder / "keys").exists():
         make_authority(folder / "keys")
         for name in (HUB, *LEAVES):
             make_certificate(folder / "keys", name)
-    return made
+    return charter
 
 
 def hub(folder: str) -> None:
     """The process that is measured: a peer until its rounds are done."""
     home = Path(folder)
-    charter = Charter.load(home / "charter.toml")
+    charter = Charter.load(home / "charter.toml", [VECTOR])
     store = Store.open(
         home / charter.hash, node=HUB, charter=charter.hash, charter_text=charter.text(), data="-"
     )

@@ -22,8 +22,21 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
-AS_USERS_DO = {"parity", "peer", "simulate"}  # folders, besides what is marked `optimised`
+# folders and files, besides what is marked `optimised`; test_pools compares with other processes
+AS_USERS_DO = {"parity", "peer", "test_pools.py"}
+
+
+def _known(option):
+    """Whether this version of XLA has an option."""
+    try:
+        jax.jit(lambda x: x).lower(1.0).compile(compiler_options=dict([option]))
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError):
+        return False
+    return True
+
+
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+QUICKLY = dict(filter(_known, QUICKLY.items()))
 compile_options, optimised = compiler.get_compile_options, False
 
 
@@ -41,10 +54,36 @@ compiler.get_compile_options = _options
 def pytest_runtest_setup(item):
     """Compile quickly, which is most of the time, unless bits of what users run are compared."""
     global optimised
-    wanted = item.get_closest_marker("optimised") or item.path.parent.name in AS_USERS_DO
-    if bool(wanted) != optimised:
-        optimised = bool(wanted)
+    mark = item.get_closest_marker("optimised")
+    wanted = all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+    if wanted != optimised:
+        optimised = wanted
         jax.clear_caches()
+
+
+# files that take longest, which begin first so that no process works alone in the end
+LONG = (
+    "peer/test_faults.py",
+    "papers/test_decdiff_paper.py",
+    "simulate/test_lanes.py",
+    "parity/test_runtimes.py",
+    "channel/test_channel_laws.py",
+    "parity/test_relay_parity.py",
+    "methods/test_relay_gd.py",
+    "methods/test_neural.py",
+    "methods/test_relay.py",
+    "methods/test_diffusion_bound.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """By file, the longest first."""
+
+    def place(item):
+        name = "/".join(item.path.parts[-2:])
+        return LONG.index(name) if name in LONG else len(LONG)
+
+    items.sort(key=place)
 
 
 MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond

@@ -17,7 +17,6 @@ from peerwise.peer.identity import load_identity, make_authority, make_certifica
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
-from peerwise.shards import pack
 from peerwise.simulate import simulate
 
 
@@ -33,19 +32,19 @@ class Federation(NamedTuple):
     def daemon(self, name: str, **more: Any) -> Daemon:
         """The daemon of one node, with its own file."""
         plan_options = {k: more.pop(k) for k in ("channel", "noise") if k in more}
-        told = {"linger": 20.0, **more}
+        options = {"linger": 20.0, **more}
         plan = Plan(self.charter, name, self.tables[name], **plan_options)
-        terms = self.charter.privacy
+        budget = self.charter.budget
         store = Store.open(
             self.folder / name,
             node=name,
             charter=self.charter.hash,
             charter_text=self.charter.text(),
             data="rows",
-            budget=None if terms is None else terms.model_dump(),
+            budget=None if budget is None else budget.model_dump(),
             schema=self.charter.schema().to_json(),
         )
-        return Daemon(plan, store, load_identity(self.keys, name), Options(**told))
+        return Daemon(plan, store, load_identity(self.keys, name), Options(**options))
 
 
 def columns(x: np.ndarray) -> pd.DataFrame:
@@ -61,16 +60,22 @@ def table_of(name: str, x: np.ndarray, y: np.ndarray) -> Table:
 def federation(
     folder: Path,
     graph: nx.Graph,
-    method: dict[str, Any],
+    method: Any,
     *,
+    rounds: int = 64,
     rows: int = 30,
     features: int = 6,
     only_dial: tuple[str, ...] = (),
-    rounds: dict[str, Any] | None = None,
+    run: dict[str, Any] | None = None,
     categories: int = 0,
     **terms: Any,
 ) -> Federation:
-    """Digits dealt to the nodes of a graph, `rows` each."""
+    """Digits dealt to the nodes of a graph, `rows` each.
+
+    `method` is that section of a charter; `terms` are other sections.
+    """
+    description = {k: terms.pop(k) for k in ("model", "net", "privacy") if k in terms}
+    description |= {"method": method, "run": {"rounds": rounds, **(run or {})}}
     names = [str(n) for n in graph]
     digits = load_digits()
     x, labels = digits.data, digits.target
@@ -85,13 +90,12 @@ def federation(
     charter = draft(
         whole,
         graph,
+        description,
         name="test",
-        method=method,
         typing="distinct" if categories else "manifest",
         addresses={
             n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True) if n not in only_dial
         },
-        rounds=rounds or {},
         **terms,
     )
     keys = folder / "keys"
@@ -117,24 +121,23 @@ def run_all(*daemons: Daemon, seconds: float = 600.0) -> list[bool]:
 
 def simulated(fed, daemons, rounds, channel=None):
     """The same network in one program."""
-    plans = [d.plan for d in daemons]
-    node = plans[0].node(plans[0].phases - 1, daemons[0].agreed)
-    x = np.concatenate([p.encoded(p.x, d.agreed) for p, d in zip(plans, daemons, strict=True)])
-    y = np.concatenate([p.y for p in plans])
-    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
-    s = fed.charter.setting()
+    plans, agreed = [d.plan for d in daemons], daemons[0].agreed
+    x, y = np.concatenate([p.x for p in plans]), np.concatenate([p.y for p in plans])
+    owned = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
+    learning = plans[0].learning
+    parts = learning.assembled(learning.world(x, y, agreed)._replace(owned=owned))
     return simulate(
-        node.method, pack(x, y, rows), fed.charter.topology(), rounds, seed=s.seed, channel=channel,
-        exact=True, precision=s.precision,
+        parts.method, parts.shards, parts.links, rounds, seed=fed.charter.seed, channel=channel,
+        exact=True, precision=fed.charter.precision,
     )  # fmt: skip
 
 
 def assert_same(run, daemons, tolerance=0.0):
     """Every peer ends with the model of its node, to the bit or within a tolerance."""
     for i, daemon in enumerate(daemons):
-        mine = jax.tree.leaves(daemon.memory.state.value)
+        ours = jax.tree.leaves(daemon.memory.state.value)
         theirs = jax.tree.leaves(jax.tree.map(lambda a, i=i: a[i], run.state.value))
-        for a, b in zip(mine, theirs, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
             if tolerance:
                 np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
             else:

@@ -1,4 +1,4 @@
-"""What a network must agree upon before it learns: a first phase, from exactly summed counts."""
+"""A first phase before learning: nodes agree on a model's options from exactly summed counts."""
 
 from typing import Any
 
@@ -12,13 +12,11 @@ from peerwise.shards import Shards
 from peerwise.simulate import simulate
 from peerwise.topology import Topology, from_graph, graph_of
 
-__all__ = ["phase_options", "summed"]
-
 
 def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any:
-    """What every node holds [n, ...] of the sum of `count(shard)`, in double precision.
+    """The sum of `count(shard)` over all nodes, a copy of each node [n, ...], in double precision.
 
-    Nodes talk to their neighbours in the graph of round 0 until all have it.
+    Nodes send messages to their neighbours in the graph of round 0 until all have the sum.
     """
     if topology.server:
         run = simulate(server_total(count), shards, topology, 1, precision="float64")
@@ -40,7 +38,7 @@ def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any
 def phase_options(
     phase: Phase, shards: Shards, topology: Topology, seed: int = 0
 ) -> dict[str, Any]:
-    """The options of a model that every node finds for itself from the exact sum over all nodes."""
+    """The model's options, which every node derives by itself from the exact sum over all nodes."""
     sums = np.asarray(summed(phase.count, shards, topology, seed))
     if (sums != sums[:1]).any():  # two nodes drew the same random name: once in a million runs
         raise BadSetting("the nodes did not agree on a sum; run again with another seed")

@@ -18,8 +18,6 @@ from safetensors.numpy import save as to_bytes
 from peerwise.core import Tree
 from peerwise.errors import BadFile
 
-__all__ = ["fingerprint", "load", "save", "write_whole"]
-
 
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it."""
@@ -37,7 +35,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 
 def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:
-    """What a thing is made of: arrays, numbers, texts, and functions with what they close over."""
+    """The bytes that identify a thing: arrays, numbers, texts, functions and their closures."""
     if isinstance(thing, partial):
         thing = thing.func, thing.args, thing.keywords
     elif isinstance(thing, dict):
@@ -66,7 +64,7 @@ def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:
 
 
 def fingerprint(*things: Any) -> str:
-    """A mark that tells one run from another: its method, data, graph, seed, what it records."""
+    """A hash that tells one run from another: its method, data, graph, seed, what it records."""
     mark = hashlib.sha256()
     for part in _contents(things, set()):
         mark.update(part)
@@ -86,16 +84,16 @@ def save(path: str | Path, carry: Tree, rounds: int, mark: str) -> None:
 
 
 def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:
-    """The arrays and the rounds of a saved run; `like` says what they must look like."""
+    """The arrays and the rounds of a saved run; `like` has the shapes and dtypes they must have."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     try:
         with safe_open(path, framework="numpy") as file:
             rounds, saved = int(file.metadata()["rounds"]), file.metadata()["run"]
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is not a saved run or is damaged ({error}); delete it") from None
     want = {jax.tree_util.keystr(p): (leaf.shape, np.dtype(leaf.dtype)) for p, leaf in leaves}
-    have = {name: (a.shape, a.dtype) for name, a in found.items()}
+    have = {name: (a.shape, a.dtype) for name, a in tensors.items()}
     if want != have:
         odd = sorted(n for n in want.keys() | have.keys() if want.get(n) != have.get(n))[0]
         raise BadFile(
@@ -107,5 +105,5 @@ def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:
             f"{path} was saved by another run: its method, data, graph, channel, seed or recorded "
             "rounds are not those given; delete it or give another name"
         )
-    order = [jnp.asarray(found[jax.tree_util.keystr(p)]) for p, _ in leaves]
+    order = [jnp.asarray(tensors[jax.tree_util.keystr(p)]) for p, _ in leaves]
     return jax.tree_util.tree_unflatten(structure, order), rounds

@@ -58,7 +58,7 @@ class Message(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """Independent Gaussians where other models have numbers: the posterior of some weights."""
+    """The posterior of some weights: independent Gaussians where other models have numbers."""
 
     mean: Array
     log_variance: Array
@@ -119,7 +119,7 @@ class Slots(NamedTuple):
     """A combination rule that needs every slot: median, trimmed mean, Krum.
 
     With `weigh` (as of a `Mean`) the rule is also given the share of each slot and, last, of the
-    node itself [k + 1]. Shares sum to one, and what has none must have no say. A node whose other
+    node itself [k + 1]. Shares sum to one; a slot of share 0 must not count. A node whose other
     shares are all 0 keeps its own value.
     """
 
@@ -132,7 +132,7 @@ class Batched:
     """What a node does (`init`, `adapt` or `reply`) as steps over batches of its rows.
 
     Called, it takes the steps one after the other. A runtime that holds many nodes takes steps of
-    several at once, so that all of them together cost what their rows cost. `begin` and `draw` see
+    several at once, so that they cost what their rows cost and no padding. `begin` and `draw` see
     the weights of the rows and not the rows (x is [m, 0]), and more padding must not change what
     they give.
     """
@@ -147,12 +147,12 @@ class Batched:
     after: Callable[[Tree, Shard], Tree] | None = None  # carry, shard -> carry, after each pass
 
     def places(self, carry: Tree, e: Array | int, shard: Shard) -> Array:
-        """Which rows are in the batches of pass e [batches, batch]; past the rows is nothing."""
+        """Which rows are in the batches of pass e [batches, batch]; past the rows is padding."""
         m = shard.weight.shape[0]
         return self.draw(carry, e, shard).reshape(self.batches(m), self.batch)
 
     def __call__(self, *args: Any) -> Tree:
-        """The whole work of one node; the arguments are those of `begin`."""
+        """The result of all steps of one node; the arguments are those of `begin`."""
         shard = next(a for a in args if isinstance(a, Shard))
         seen = without_rows(shard)
 
@@ -168,7 +168,7 @@ class Batched:
 
 
 def without_rows(shard: Shard) -> Shard:
-    """How many rows there are and of which type, and not what they hold."""
+    """The shard with the weights and types of its rows, but not their contents."""
     return Shard(shard.x[..., :0], jnp.zeros_like(shard.y), shard.weight)
 
 
@@ -177,7 +177,7 @@ def rows_at(rows: Shard, place: Array) -> Shard:
     m = rows.weight.shape[0]
     at, there = jnp.minimum(place, m - 1), place < m
 
-    def picked(a: Array) -> Array:  # 0 x NaN would be NaN: whoever's row it is, it must not be read
+    def picked(a: Array) -> Array:  # not a product with 0, which leaves NaN as it is
         return jnp.where(there.reshape(there.shape + (1,) * (a.ndim - 1)), a[at], 0)
 
     return Shard(*map(picked, rows))
@@ -188,9 +188,9 @@ class Method(NamedTuple):
 
     `reply`, where a method has one, is what a node says to one neighbour alone; it is given the
     slot of that neighbour in the node's inbox of the round before (an `Inbox` without axis k).
-    With `take`, a node needs no more of the replies than their sum by link weight, and gets it
-    after `combine`; without, the newest of each neighbour lies in its inbox as `part`, or what
-    `believe` makes of it and of the one that lay there (zeros at first).
+    With `take`, a node is given only the sum of the replies, weighted by link, after `combine`.
+    Without it, each neighbour's newest reply lies in the inbox as `part`; `believe`, where a method
+    has one, makes that part from the one before (zeros at first) and the new reply.
     `init`, `adapt` and `reply` may be `Batched`.
     """
 

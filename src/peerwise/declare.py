@@ -1,8 +1,8 @@
 """Declarations: what can be named says beside its function which options it has and what it needs.
 
 `@declares("method")` reads the signature of a function. Parameters before the star are *facts*,
-which the learner knows (the model, how many nodes there are, the test rows); parameters after it are
-*options*, which a user may set, with a type, bounds and one line each:
+which the learner knows (the model, how many nodes there are, the test rows). Parameters after it
+are *options*, which a user may set, with a type, bounds and one line each:
 
     @declares("method")
     def crc(model, rows, nodes, *, lr: Annotated[float, Gt(0), "learning rate"] = 0.05): ...
@@ -214,7 +214,7 @@ def read(kind: str, make: Callable[..., Any], name: str, traits: Traits) -> Decl
 def declares(
     kind: str, *, name: str | None = None, **traits: Any
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """List a function under its name. Called from Python, its options are checked as a file's are."""
+    """List a function under its name; its options are checked when Python calls it, too."""
 
     def wrap(make: Callable[P, R]) -> Callable[P, R]:
         known = read(kind, make, name or make.__name__, Traits(**traits))
@@ -366,9 +366,9 @@ def filled(
 
 def _value(o: Option, value: Any, where: tuple[str, ...], sweeps: bool) -> Any:
     """One option's value, checked."""
-    if isinstance(value, list) and sweeps:
-        if not o.many or any(isinstance(v, list) for v in value):
-            raise Varies(where, value)
+    nested = isinstance(value, list) and any(isinstance(v, list) for v in value)
+    if sweeps and isinstance(value, list) and (not o.many or nested):
+        raise Varies(where, value)
     if o.kind is None:
         return _checked(o, value, where)
     if o.many:

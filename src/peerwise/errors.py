@@ -5,7 +5,7 @@ PeerwiseError (a ValueError)
 ├── BadData         a table that cannot be learnt from
 ├── BadSetting      a parameter or configuration key that makes no sense
 ├── BadFile         a file or folder that is missing, damaged or of another kind
-└── Diverged        a training whose loss is no number; names round, node and stage
+└── Diverged        a training whose loss is infinite or NaN; names round, node and stage
 """
 
 import difflib
@@ -41,4 +41,4 @@ class BadFile(PeerwiseError):
 
 
 class Diverged(PeerwiseError):
-    """A training whose loss became infinite or no number."""
+    """A training whose loss became infinite or NaN."""

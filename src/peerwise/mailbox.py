@@ -16,8 +16,6 @@ from peerwise.channel import Channel
 from peerwise.core import Array, Inbox, Links, Message, Tree
 from peerwise.topology import Topology
 
-__all__ = ["Letter", "Network", "finite", "keep_replies", "new_slot", "open_inbox", "stack"]
-
 Slot = dict[str, Any]  # what a node keeps of one neighbour that replies: see `new_slot`
 
 

@@ -81,11 +81,13 @@ def _all() -> dict[str, dict[str, Entry]]:
 
 def _declared(function: ast.FunctionDef) -> list[tuple[str, str]]:
     """Kind and name, if the function is decorated with `declares`."""
-    return [
-        (_text(call.args[0]), next((_text(k.value) for k in call.keywords if k.arg == "name"), function.name))
-        for call in function.decorator_list
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "declares"
-    ]  # fmt: skip
+    names = []
+    for call in function.decorator_list:
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "declares":
+            given = {k.arg: k.value for k in call.keywords}
+            name = _text(given["name"]) if "name" in given else function.name
+            names.append((_text(call.args[0]), name))
+    return names
 
 
 def _text(node: ast.expr) -> str:

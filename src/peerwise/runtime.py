@@ -13,8 +13,6 @@ from peerwise.core import Array, Method, Slots, State, Tree, node_key
 from peerwise.errors import BadSetting, Diverged, UnknownName
 from peerwise.topology import Topology
 
-__all__ = ["STAGES", "Probe", "Run"]
-
 # A probe reads the whole network: method, state [n, ...] -> arrays, often one number per node.
 Probe = Callable[[Method, State], Tree]
 
@@ -82,7 +80,7 @@ def check(
     at: Sequence[int],
     stages: Any,
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Refuse what cannot run, before anything is compiled."""
+    """Rounds to record and stages, sorted; refuses what cannot run, before anything is compiled."""
     if rounds < 0:
         raise BadSetting(f"rounds must be 0 or more, got {rounds}")
     if topology.n != n:
@@ -124,10 +122,10 @@ def check(
 
 
 def check_losses(state: State) -> None:
-    """Refuse to go on with a method that trains once the loss of a node is no number.
+    """Raise `Diverged` if the loss of a node that trains is infinite or NaN.
 
-    Such a method keeps in its memory which training broke first (`broke`, -1 for none; training 0
-    comes before the first round).
+    A method that trains keeps in its memory which training broke first (`broke`, -1 for none;
+    training 0 comes before the first round).
     """
     if not isinstance(state.memory, dict) or "broke" not in state.memory:
         return

@@ -53,7 +53,7 @@ class Shards(NamedTuple):
 
 
 def roomy(rows: int) -> int:
-    """The next of few sizes: rows padded to it, many tables need few compiled programs.
+    """The next of few sizes: tables padded to it share a few compiled programs.
 
     >>> [roomy(m) for m in (1, 32, 33, 100)]
     [32, 32, 48, 108]
@@ -65,7 +65,7 @@ def roomy(rows: int) -> int:
 
 
 def _cuts(sizes: np.ndarray) -> list[tuple[int, int, int]]:
-    """Groups of falling sizes: from which, up to which, and the rows that each is padded to."""
+    """Groups of nodes in order of falling size: start, stop, and the rows to which it is padded."""
     cuts, start = [], 0
     while start < sizes.size:
         length = max(int(sizes[start]), 1)
@@ -99,7 +99,7 @@ def _grouped(
         real = column < sizes[nodes][:, None]
         index = flat[np.where(real, starts[nodes][:, None] + column, 0)]
         held = x[index]
-        held[~real] = 0  # and not the row of somebody else
+        held[~real] = 0  # padding, and not a row of another node
         shard = Shard(held, y[index].astype(np.int32), real.astype(kind))
         groups.append(Group(nodes.astype(np.int32), shard))
     return Shards(tuple(groups))
@@ -116,10 +116,11 @@ def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
     return _grouped(x, y, rows, _cuts(-np.sort(-_sizes(rows))))
 
 
-def pack_alike(x: np.ndarray, y: np.ndarray, deals: Sequence[Sequence[np.ndarray]]) -> list[Shards]:
-    """One table dealt in several ways to as many nodes, in equal shapes: replicas run side by side.
+def pack_alike(x: Any, y: Any, deals: Sequence[Sequence[np.ndarray]]) -> list[Shards]:
+    """Rows dealt in several ways to as many nodes, in equal shapes: replicas run side by side.
 
-    The largest shards of all deals have one length, and so on down.
+    x and y are one table, or lists of as many as there are deals. The largest shards of all deals
+    have one length, and so on down.
 
     >>> import numpy as np
     >>> a, b = np.split(np.arange(6), [5]), np.split(np.arange(6), [2])
@@ -128,8 +129,9 @@ def pack_alike(x: np.ndarray, y: np.ndarray, deals: Sequence[Sequence[np.ndarray
     """
     if len({len(rows) for rows in deals}) != 1:
         raise BadData("deals that run side by side must have as many nodes each")
+    xs, ys = (t if isinstance(t, list) else [t] * len(deals) for t in (x, y))
     largest = np.max([-np.sort(-_sizes(rows)) for rows in deals], axis=0)
-    return [_grouped(x, y, rows, _cuts(largest)) for rows in deals]
+    return [_grouped(*each, _cuts(largest)) for each in zip(xs, ys, deals, strict=True)]
 
 
 def pooled(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:

@@ -27,8 +27,6 @@ from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
-pytestmark = pytest.mark.optimised  # bits are compared
-
 KEY = jax.random.key(3)
 N, ROUNDS = 6, 8
 ALL = topology.complete(N)(KEY, 0)
@@ -101,45 +99,6 @@ def test_only_weights_fall_and_ages_rise(name):
 
 
 @every
-def test_order_and_padding_do_not_matter(name):
-    channel, t = CHANNELS[name], 5
-    straight = channel(KEY, t, ALL)
-    order = np.random.default_rng(1).permutation(ALL.src.size)
-    assert_same(channel(KEY, t, places(ALL, order)), places(straight, order))
-    pad = Links(np.zeros(9, np.int32), np.full(9, N - 1, np.int32), np.zeros(9, np.float32), None)
-    pad = pad._replace(age=np.zeros(9, np.int32))
-    wide = channel(KEY, t, Links(*(np.append(a, b) for a, b in zip(ALL, pad, strict=True))))
-    assert_same(places(wide, slice(ALL.src.size)), straight)
-    assert not np.asarray(wide.weight)[ALL.src.size :].any()
-
-
-@every
-def test_precision_does_not_matter(name):
-    channel, t = CHANNELS[name], 5
-    single = channel(KEY, t, ALL)
-    with jax.enable_x64(True):
-        wide = Links(
-            jnp.asarray(ALL.src, jnp.int64),
-            jnp.asarray(ALL.dst, jnp.int64),
-            jnp.asarray(ALL.weight, jnp.float64),
-            ALL.age,
-        )
-        double = channel(KEY, jnp.asarray(t), wide)
-        assert_same(double, single)
-        assert double.weight.dtype == np.float64
-
-
-@every
-def test_rounds_can_be_looked_at_in_any_order_and_any_number(name):
-    """One by one, backwards, in a compiled loop, side by side with other keys."""
-    channel, keys = CHANNELS[name], jax.random.split(KEY)
-    loop = jax.jit(jax.vmap(lambda k: jax.lax.map(lambda t: channel(k, t, ALL), jnp.arange(20))))
-    many = loop(keys)
-    for i, t in ((0, 7), (1, 19), (1, 16), (0, 15), (0, 0), (0, 15), (1, 3)):
-        assert_same(channel(keys[i], t, ALL), places(many, (i, t)))
-
-
-@every
 def test_what_a_node_says_to_itself_arrives_at_once(name):
     i = jnp.arange(N, dtype=jnp.int32)
     i = jnp.tile(i, ALL.src.size // N)  # as many links as elsewhere, which compiles nothing new
@@ -195,6 +154,51 @@ def test_a_saved_run_is_told_from_one_with_another_channel(name):
     assert fingerprint(few) == fingerprint(few)
 
 
+# --- to the last bit, compiled as users do
+
+
+@pytest.mark.optimised
+@every
+def test_order_and_padding_do_not_matter(name):
+    channel, t = CHANNELS[name], 5
+    straight = channel(KEY, t, ALL)
+    order = np.random.default_rng(1).permutation(ALL.src.size)
+    assert_same(channel(KEY, t, places(ALL, order)), places(straight, order))
+    pad = Links(np.zeros(9, np.int32), np.full(9, N - 1, np.int32), np.zeros(9, np.float32), None)
+    pad = pad._replace(age=np.zeros(9, np.int32))
+    wide = channel(KEY, t, Links(*(np.append(a, b) for a, b in zip(ALL, pad, strict=True))))
+    assert_same(places(wide, slice(ALL.src.size)), straight)
+    assert not np.asarray(wide.weight)[ALL.src.size :].any()
+
+
+@pytest.mark.optimised
+@every
+def test_rounds_can_be_looked_at_in_any_order_and_any_number(name):
+    """One by one, backwards, in a compiled loop, side by side with other keys."""
+    channel, keys = CHANNELS[name], jax.random.split(KEY)
+    loop = jax.jit(jax.vmap(lambda k: jax.lax.map(lambda t: channel(k, t, ALL), jnp.arange(20))))
+    many = loop(keys)
+    for i, t in ((0, 7), (1, 19), (1, 16), (0, 15), (0, 0), (0, 15), (1, 3)):
+        assert_same(channel(keys[i], t, ALL), places(many, (i, t)))
+
+
+@pytest.mark.optimised
+@every
+def test_precision_does_not_matter(name):
+    channel, t = CHANNELS[name], 5
+    single = channel(KEY, t, ALL)
+    with jax.enable_x64(True):
+        wide = Links(
+            jnp.asarray(ALL.src, jnp.int64),
+            jnp.asarray(ALL.dst, jnp.int64),
+            jnp.asarray(ALL.weight, jnp.float64),
+            ALL.age,
+        )
+        double = channel(KEY, jnp.asarray(t), wide)
+        assert_same(double, single)
+        assert double.weight.dtype == np.float64
+
+
 # --- in a run
 
 MODEL = naive_bayes((0, 3), 2)
@@ -221,11 +225,13 @@ def look(method, state):
     return state.value
 
 
+@pytest.mark.optimised
 @every
 def test_runtimes_agree_to_the_last_bit(name):
     assert_equal_runs(run(simulate, CHANNELS[name], exact=True), run(walk, CHANNELS[name]))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("name", ["erasure by sender", "both"])
 def test_runtimes_agree_on_a_server(name):
     channel = CHANNELS[name]
@@ -233,6 +239,7 @@ def test_runtimes_agree_on_a_server(name):
     assert_equal_runs(exact, run(walk, channel, "server"))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("name", ["churn", "both"])
 def test_a_recorded_run_replays_to_the_last_bit(name):
     channel = CHANNELS[name]
@@ -244,6 +251,7 @@ def test_a_recorded_run_replays_to_the_last_bit(name):
     assert not np.array_equal(a, b)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("name", ["bursty", "random delay, held"])
 def test_a_run_taken_up_again_is_the_same_run(name):
     channel = CHANNELS[name]

@@ -1,5 +1,7 @@
 """The commands that set up a network of real nodes."""
 
+import sys
+
 import pandas as pd
 import pytest
 
@@ -29,14 +31,16 @@ def ward(tmp_path):
 def test_a_charter_is_drafted_shown_and_fits_its_sample(network, tmp_path):
     code, said = network("new", "--data", "wine", "--nodes", 4, "--rounds", 9, "--name", "wines")
     assert code == 0, said
-    made = Charter.load(tmp_path / "charter.toml")
-    assert made.names == ("node0", "node1", "node2", "node3")
-    assert made.neighbours("node0") == ("node1", "node3")
-    assert [n.address for n in made.nodes.values()] == [f"localhost:{7400 + i}" for i in range(4)]
-    assert (made.name, made.rounds.count, made.limits.rows) == ("wines", 9, 178)
+    charter = Charter.load(tmp_path / "charter.toml")
+    assert charter.names == ("node0", "node1", "node2", "node3")
+    assert charter.neighbours("node0") == ("node1", "node3")
+    assert [n.address for n in charter.nodes.values()] == [
+        f"localhost:{7400 + i}" for i in range(4)
+    ]
+    assert (charter.name, charter.rounds, charter.limits.rows) == ("wines", 9, 178)
     code, said = network("check", "charter.toml", "--data", "wine", "--node", "node1")
     assert code == 0
-    assert made.hash in said
+    assert charter.hash in said
     for words in ("Charter of wines", "4, 4 with an address", "crc, model naive_bayes"):
         assert words in said
     assert "node1 (localhost:7401) talks to: node0, node2" in said
@@ -50,11 +54,11 @@ def test_a_graph_and_addresses_from_files(network, ward, tmp_path):
     command += ["--mode", "deadline", "--deadline", 5, "--units", "agree"]
     code, said = network(*command, "--addresses", "where.txt", "--out", "mine.toml")
     assert code == 0, said
-    made = Charter.load(tmp_path / "mine.toml")
-    assert made.names == ("north", "south", "west")
-    assert [n.address for n in made.nodes.values()] == ["n.org:2", "s.org:1", None]
-    assert (made.name, made.units, made.rounds.mode) == ("mine", "agree", "deadline")
-    assert made.features[1].categories == ("f", "m")
+    charter = Charter.load(tmp_path / "mine.toml")
+    assert charter.names == ("north", "south", "west")
+    assert [n.address for n in charter.nodes.values()] == ["n.org:2", "s.org:1", None]
+    assert (charter.name, charter.units, charter.pace.mode) == ("mine", "agree", "deadline")
+    assert charter.features[1].categories == ("f", "m")
     assert "3, 2 with an address" in said
 
 
@@ -66,17 +70,35 @@ def test_a_private_charter_has_a_budget_and_a_neural_one_a_net(network, tmp_path
         )
         assert code == 0, said
         assert "epsilon 2" in said
-    assert Charter.load(tmp_path / "private_crc.toml").privacy.delta == 1e-5
+    assert Charter.load(tmp_path / "private_crc.toml").budget.delta == 1e-5
     code, said = network(*command, "--method", "decdiff", "--lr", 0.01, "--out", "net.toml")
     assert code == 0, said
     assert "decdiff, net mlp_64" in said
-    assert Charter.load(tmp_path / "net.toml").setting().lr == 0.01
+    assert Charter.load(tmp_path / "net.toml").cell["method"]["lr"] == 0.01
+
+
+def test_code_of_the_author_is_shown_and_not_imported(network, tmp_path):
+    (tmp_path / "mine_shown.py").write_text(
+        "from peerwise.methods import isolated_ml\n"
+        "with open('imported', 'a') as log:\n"
+        "    log.write('x')\n"
+        "def f(model):\n"
+        "    return isolated_ml(model)\n"
+    )
+    code, said = network("new", "--data", "wine", "--nodes", 3, "--method", "mine_shown:f")
+    assert code == 0, said  # who writes it imports it: a mistake shows at once
+    assert (tmp_path / "imported").read_text() == "x"
+    sys.modules.pop("mine_shown")
+    code, said = network("check", "charter.toml", "--data", "wine")
+    assert code == 0, said
+    assert "code of its author, not read here: mine_shown:f" in said
+    assert (tmp_path / "imported").read_text() == "x"
 
 
 def test_a_budget_that_nothing_keeps_to_is_refused(network, tmp_path):
     network("new", "--data", "wine", "--nodes", 3)
     path = tmp_path / "charter.toml"
-    path.write_text(path.read_text() + "\n[privacy]\nepsilon = 1.0\n")
+    path.write_text(path.read_text() + "\n[budget]\nepsilon = 1.0\n")
     code, said = network("check", path)
     assert code == 2
     assert "adds no noise" in said
@@ -127,8 +149,12 @@ NEW = ["new", "--data", "wine"]
         ([*NEW, "--nodes", "1"], "nodes"),
         ([*NEW, "--nodes", "3", "--topology", "rings"], "did you mean 'ring'"),
         ([*NEW, "--nodes", "3", "--method", "fedavg"], "needs a server"),
-        ([*NEW, "--nodes", "3", "--epsilon", "1"], "crc adds no noise"),
-        ([*NEW, "--nodes", "3", "--mode", "hurry"], "rounds.mode = 'hurry'"),
+        ([*NEW, "--nodes", "3", "--epsilon", "1"], "[privacy] is not read by crc"),
+        ([*NEW, "--nodes", "3", "--net", "mlp"], "[net] is not read by crc"),
+        ([*NEW, "--nodes", "3", "--topology", "tree"], "unknown topology 'tree'"),
+        (["up", "--channel", "erasures"], "did you mean 'erasure'"),
+        (["up", "--topology", "tree"], "unknown topology 'tree'"),
+        ([*NEW, "--nodes", "3", "--mode", "hurry"], "pace.mode = 'hurry'"),
         ([*NEW, "--nodes", "3", "--units", "mine"], "units = 'mine'"),
         ([*NEW, "--nodes", "3", "--addresses", "here"], "neither HOST:PORT nor a file"),
         ([*NEW, "--nodes", "3", "--addresses", "h:65534"], "port from 1 to 65535"),

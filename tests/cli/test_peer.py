@@ -21,8 +21,10 @@ PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
 def left(tmp_path_factory):
     """What two peers with a budget have left."""
     folder = tmp_path_factory.mktemp("peers")
-    method = {"method": "gossip_nb", "counter": "total", "epsilon": 2000.0}
-    fed = federation(folder, PAIR, method, rounds={"count": 20}, privacy={"epsilon": 5000.0})
+    method = {"name": "gossip_nb", "counter": "total"}
+    fed = federation(
+        folder, PAIR, method, rounds=20, privacy={"epsilon": 2000.0}, budget={"epsilon": 5000.0}
+    )
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert all(run_all(*daemons))
     for daemon in daemons:
@@ -99,9 +101,16 @@ def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tm
     code, said = peerwise(*[a if a != "a" else "z" for a in args], "--dry-run")
     assert code == 2
     assert "'z'" in said
-    code, said = peerwise(*args, "--channel", "erasure", "--channel-options", "{q", "--dry-run")
-    assert code == 2
-    assert "JSON" in said
+    for channel, why in {
+        "erasures q=0.7": "did you mean 'erasure'",
+        "erasure Q=0.7": "unknown key in [channel]: 'Q'; known: by, q",
+        "erasure 0.7": "write KEY=VALUE",
+    }.items():
+        code, said = peerwise(*args, "--channel", channel, "--dry-run")
+        assert code == 2
+        assert why in said
+    for channel in ("erasure q=0.7", "quiet_node", '{name = "both", channels = ["erasure"]}'):
+        assert peerwise(*args, "--channel", channel, "--dry-run")[0] == 0
 
 
 def test_a_port_that_is_taken_is_one_line(left, peerwise, tmp_path):

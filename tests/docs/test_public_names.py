@@ -3,8 +3,8 @@
 import importlib
 import importlib.machinery
 import importlib.util
-import inspect
 import pkgutil
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -34,19 +34,28 @@ def _script():
     return script
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
+ROOMS = [m for m in MODULES if m.__name__.count(".") == 1 and getattr(m, "__all__", None)]
+
+
+@pytest.mark.parametrize("module", ROOMS, ids=lambda m: m.__name__)
 def test_every_public_name_is_documented(module):
-    """Where it is defined: a package passes on the names of its modules."""
-    passed_on = hasattr(module, "__path__")
-    names = [
-        name
-        for name in getattr(module, "__all__", ())
-        if inspect.ismodule(getattr(module, name)) or not passed_on
-    ]
-    text = {name: _script().about(module, name) for name in names}
-    assert [name for name in names if not text[name]] == []
-    generated = [name for name in names if text[name].startswith(f"{name}(")]
+    text = {name: _script().about(module, name) for name in module.__all__}
+    assert [name for name in text if not text[name]] == []
+    generated = [name for name in text if text[name].startswith(f"{name}(")]
     assert generated == [], "only the docstring that Python generates"
+
+
+def test_only_rooms_say_what_is_public():
+    inner = [m.__name__ for m in MODULES if m.__name__.count(".") > 1 and hasattr(m, "__all__")]
+    assert [name for name in inner if not hasattr(sys.modules[name], "__path__")] == []
+
+
+def test_the_face_has_some_forty_names_and_each_is_there():
+    assert 35 <= len(peerwise.__all__) <= 45
+    assert all(getattr(peerwise, name) is not None for name in peerwise.__all__)
+    assert set(peerwise.__all__) <= set(dir(peerwise))
+    with pytest.raises(AttributeError, match="has no 'nothing'"):
+        peerwise.nothing  # noqa: B018
 
 
 def test_the_reference_is_up_to_date():

@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
-
-from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.experiments.job import run, split
 from peerwise.experiments.setting import Setting
+
+from peerwise.errors import BadData, BadSetting, UnknownName
 
 SMALL = {"data": "wine", "nodes": 4, "rows": 20, "rounds": 6, "repetitions": 2, "test_rows": 60}
 

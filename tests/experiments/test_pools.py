@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-
-from peerwise.errors import BadFile
 from peerwise.experiments import job, pool
 from peerwise.experiments.setting import Setting
+
+from peerwise.errors import BadFile
 
 SETTING = Setting(data="wine", nodes=3, rows=20, rounds=2, repetitions=1, test_rows=50)
 

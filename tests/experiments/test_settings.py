@@ -1,9 +1,9 @@
 """Settings: what is the same experiment, what is a sweep, what is refused."""
 
 import pytest
+from peerwise.experiments.setting import Setting, expand, setting_from
 
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.experiments.setting import Setting, expand, setting_from
 
 
 def test_a_key_does_not_change_with_what_the_method_ignores():

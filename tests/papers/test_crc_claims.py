@@ -3,20 +3,26 @@
 import numpy as np
 import pytest
 
+from peerwise.learner import cell, run
 from peerwise.papers.crc import items as crc
-from peerwise.papers.crc.claims import check
+from peerwise.papers.crc.claims import claims
 from peerwise.papers.crc.printed import TABLES
-from peerwise.experiments.job import run
+from peerwise.papers.items import Scale
 from peerwise.papers.reproduce import reproduce
 from peerwise.study.results import Record
-from peerwise.experiments.setting import Setting
 
-DIGITS = Setting(data="digits", nodes=24, rows=50, repetitions=2, test_rows=500)
-MORE = {"topology": "tree_plus", "topology_options": {"extra": 60}}
+DIGITS = cell(
+    {
+        "split": {"nodes": 24, "rows": 50, "test_rows": 500},
+        "method": "crc",
+        "run": {"repetitions": 2},
+    }
+)
+MORE = {"network": {"topology": "tree_plus", "extra": 60}}
 
 
-def error(setting, part="test", **update):
-    return run(setting.model_copy(update=update)).values[f"{part}_error"][:, -1].mean()
+def error(one, **update):
+    return run(one.changed(**update)).values["test_error"][:, -1].mean()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,7 @@ def test_more_edges_close_the_gap(digits):
 
 
 def test_edges_close_what_one_class_a_node_opens():
-    drift = DIGITS.model_copy(update={"partition": "label_drift", "rows": 40})
+    drift = DIGITS.changed(split={"partition": "label_drift", "rows": 40})
     reference = error(drift, method="rc")
     tree, more = error(drift) - reference, error(drift, **MORE) - reference
     assert tree > 0.05
@@ -48,7 +54,7 @@ def test_edges_close_what_one_class_a_node_opens():
 
 def test_more_local_iterations_cut_the_rounds(digits):
     def first_below(iterations):
-        outcome = run(DIGITS.model_copy(update={"record": "all", "iterations": iterations}))
+        outcome = run(DIGITS.changed(run={"record": "all"}, method={"iterations": iterations}))
         curve = outcome.values["test_error"].mean((0, 2))
         return outcome.rounds[np.flatnonzero(curve < digits["ml"])[0]]
 
@@ -63,9 +69,9 @@ TABULAR = ("skin", "pulsar", "default", "soft", "adult", "smartgrid", "letter")
 def paper_row(data_folder):
     found = {row.name: row for row in crc.datasets()}
 
-    def measure(name, **update):
-        setting = crc.base(found[name], quick=True).model_copy(update={"test_rows": 4000, **update})
-        return setting, TABLES["table-3"][name]
+    def measure(name):
+        base = cell({**crc.base(found[name], Scale(quick=True)), "method": "crc"})
+        return base.changed(split={"test_rows": 4000}), TABLES["table-3"][name]
 
     return measure
 
@@ -84,7 +90,10 @@ def test_secondary_mushroom_is_as_good_as_the_papers_from_the_start_its_algorith
     """From the uniform start RC ends near .26, the paper's table says .22; from maximum likelihood
     it ends there. The error also moves by ±.03 with the order in which names become codes."""
     setting, printed = paper_row("secondary")
-    uniform, from_ml = error(setting, method="rc"), error(setting, method="rc", start="ml")
+    uniform, from_ml = (
+        error(setting, method="rc"),
+        error(setting, method={"name": "rc", "start": "ml"}),
+    )
     assert from_ml == pytest.approx(printed["rc_test_error"], abs=0.025)
     assert uniform - from_ml > 0.02
     assert error(setting) - uniform < printed["crc_test_gap"] + 0.02
@@ -115,11 +124,11 @@ def test_a_claim_can_fail_and_says_with_what_numbers():
         columns = {"tree": 0.02, "+10": more, "+80": 0.0}
         return [_record("table-4", c, d, v) for c, v in columns.items() for d in ("skin", "adult")]
 
-    (held,) = check(records(0.005))
-    (not_held,) = check(records(0.03))
+    (held,) = claims(records(0.005))
+    (not_held,) = claims(records(0.03))
     assert (held.name, held.held, not_held.held) == ("edges_help", True, False)
     assert "mean gap 0.020, 0.030" in not_held.ours
-    assert check([]) == []
+    assert claims([]) == []
 
 
 @pytest.mark.full

@@ -14,7 +14,7 @@ from helpers import assert_equal_runs
 from peerwise import combine
 from peerwise import topology as topologies
 from peerwise.channel import Channel, delay, erasure, perfect
-from peerwise.core import Mean, Message, Method, Slots, State
+from peerwise.core import Message, Method, Slots, State
 from peerwise.errors import BadSetting
 from peerwise.methods import crc, isolated, ml, rc
 from peerwise.models import naive_bayes
@@ -127,8 +127,15 @@ def runs(case, precision, **options):
     )
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", CASES)
+def turns():
+    """Every case in one precision, by turns; in the other one with all that takes long."""
+    for place, name in enumerate(CASES):
+        for precision in PRECISIONS:
+            first = list(PRECISIONS)[place % 2] == precision
+            yield pytest.param(name, precision, marks=() if first else pytest.mark.full)
+
+
+@pytest.mark.parametrize(("name", "precision"), list(turns()))
 def test_all_runtimes_agree(name, precision):
     """To rounding when nodes run side by side, to the last bit when they run one by one."""
     oracle, together, exact = runs(CASES[name], precision)

@@ -7,9 +7,8 @@ import pytest
 
 from peerwise import data
 from peerwise.errors import BadData, BadFile, BadSetting, PeerwiseError, UnknownName
-from peerwise.experiments.job import make_method
-from peerwise.models.registry import model_for
 from peerwise.peer.charter import Charter, draft
+from peerwise.peer.learning import Learning
 
 TEXT = """
 name = "wards"
@@ -32,12 +31,16 @@ kind = "categorical"
 categories = ["f", "m"]
 
 [method]
-method = "crc"
-model = "naive_bayes"
+name = "crc"
 lr = 0.05
 
-[rounds]
-count = 64
+[model]
+name = "naive_bayes"
+
+[run]
+rounds = 64
+
+[pace]
 mode = "wait"
 
 [limits]
@@ -54,8 +57,10 @@ neighbours = ["c"]
 [nodes.b]
 neighbours = ["c"]
 """
-PRIVATE = 'method = "private_crc"\nepsilon = 2.0'
-BUDGET = "[privacy]\nepsilon = {}\ndelta = {}\n[limits]"
+CRC = 'name = "crc"'
+PRIVATE = ('name = "crc"', 'name = "private_crc"', "[limits]", "[privacy]\nepsilon = 2.0\n[limits]")
+NET = (CRC, 'name = "decdiff"', "[model]", "[net]", '"naive_bayes"', '"mlp_64"')
+BUDGET = "[budget]\nepsilon = {}\ndelta = {}\n[limits]"
 
 
 def changed(*pairs, text=TEXT):
@@ -89,19 +94,26 @@ def test_a_charter_parses_back_from_its_text(charter, tmp_path):
 
 
 def test_infinity_and_options_survive_the_round_trip():
-    new = 'method = "private_crc"\nepsilon = inf\nmodel_options = {alpha = 1}'
-    made = Charter.parse(changed('method = "crc"', new))
-    assert Charter.parse(made.text()) == made
-    assert Charter.parse(made.text()).hash == made.hash
+    both = changed(CRC, 'name = "private_crc"', "[limits]", "[privacy]\nepsilon = inf\n[limits]")
+    charter = Charter.parse(
+        changed('name = "naive_bayes"', 'name = "naive_bayes"\nsmallest_share = 0.1', text=both)
+    )
+    assert Charter.parse(charter.text()) == charter
+    assert Charter.parse(charter.text()).hash == charter.hash
 
 
-def test_the_order_of_keys_and_spelt_defaults_do_not_change_the_hash(charter):
-    swapped = changed('model = "naive_bayes"\nlr = 0.05', 'lr = 0.05\nmodel = "naive_bayes"')
+def test_the_order_of_keys_spelt_defaults_and_short_forms_do_not_change_the_hash(charter):
+    swapped = changed('name = "crc"\nlr = 0.05', 'lr = 0.05\nname = "crc"')
     swapped = changed('name = "wards"\n', "", "target =", 'name = "wards"\ntarget =', text=swapped)
     assert Charter.parse(swapped).hash == charter.hash
-    left_out = changed("lr = 0.05", "", "count = 64", "", "missing = false", "")
+    left_out = changed("lr = 0.05", "", "rounds = 64", "", "missing = false", "", "[model]\n", "",
+                       'name = "naive_bayes"\n', "")  # fmt: skip
     assert Charter.parse(left_out).hash == charter.hash
     assert Charter.parse(left_out).difference(charter) is None
+    short = changed(
+        "[method]\n" + CRC + "\nlr = 0.05", "", 'name = "wards"', 'name = "wards"\nmethod = "crc"'
+    )
+    assert Charter.parse(short).hash == charter.hash
     neighbours = changed('["b", "a"]', '["a", "b"]')
     assert Charter.parse(neighbours) == charter
 
@@ -119,12 +131,14 @@ def test_the_order_of_the_nodes_counts(charter):
     ("change", "says"),
     [
         (("lr = 0.05", "lr = 0.1"), "method.lr is 0.05 here and 0.1 there"),
-        (("lr = 0.05", "m0 = 9"), "method.m0 is absent here and 9.0 there"),
+        (("lr = 0.05", "lr = 0.01\nm0 = 9"), "method.lr is 0.05 here and 0.01 there"),
         (('"wards"', '"words"'), "name is 'wards' here and 'words' there"),
         (('["no", "yes"]', '["yes", "no"]'), "classes is ['no', 'yes'] here and ['yes', 'no'] t"),
         (("scale = 12.0", "scale = 11"), "features.age.scale is 12.0 here and 11.0 there"),
         (('name = "sex"', 'name = "six"'), "feature 'sex' is missing there"),
-        (("count = 64", "count = 65"), "rounds.count is 64 here and 65 there"),
+        (("rounds = 64", "rounds = 65"), "run.rounds is 64 here and 65 there"),
+        (('mode = "wait"', 'mode = "async"'), "pace.mode is 'wait' here and 'async' there"),
+        (("lr = 0.05", "include_self = true"), "method.rule.include_self is False here and True"),
         (("rows = 1000", "rows = 999"), "limits.rows is 1000 here and 999 there"),
         (('a.example.org:7400', 'a.example.org:7401'), "nodes.a.address is 'a.example.org:7400' h"),
         (
@@ -142,10 +156,9 @@ def test_the_first_difference_in_words(charter, change, says):
 
 def test_another_budget_is_a_difference():
     one, two = (
-        Charter.parse(changed('method = "crc"', PRIVATE, "[limits]", BUDGET.format(e, 1e-5)))
-        for e in (2.0, 3.0)
+        Charter.parse(changed(*PRIVATE, "[limits]", BUDGET.format(e, 1e-5))) for e in (2.0, 3.0)
     )
-    assert one.difference(two) == "privacy.epsilon is 2.0 here and 3.0 there"
+    assert one.difference(two) == "budget.epsilon is 2.0 here and 3.0 there"
 
 
 def test_no_difference_from_itself(charter):
@@ -153,13 +166,16 @@ def test_no_difference_from_itself(charter):
 
 
 WRONG = [
-    (("count = 64", "count = 0"), "rounds.count = 0"),
-    (("count = 64", 'count = "64"'), "rounds.count = '64'"),
-    (("count = 64", "cuont = 64"), "did you mean 'rounds.count'"),
-    (("count = 64", "deadline = 0"), "rounds.deadline = 0"),
-    (("count = 64", "deadline = inf"), "rounds.deadline = inf"),
-    (("count = 64", "staleness = 0"), "rounds.staleness = 0"),
-    (('mode = "wait"', 'mode = "hurry"'), "rounds.mode = 'hurry'"),
+    (("rounds = 64", "rounds = 0"), "[run] rounds must be 1 or more, got 0"),
+    (("rounds = 64", 'rounds = "64"'), "[run] rounds must be a whole number, got '64'"),
+    (("rounds = 64", "ruonds = 64"), "did you mean 'rounds'"),
+    (("rounds = 64", "repetitions = 5"), "[run] repetitions is of simulations; remove it"),
+    (("rounds = 64", "rounds = [4, 8]"), "rounds must be a whole number"),
+    (('mode = "wait"', "deadline = 0"), "pace.deadline = 0"),
+    (('mode = "wait"', "deadline = inf"), "pace.deadline = inf"),
+    (('mode = "wait"', "staleness = 0"), "pace.staleness = 0"),
+    (('mode = "wait"', 'mode = "hurry"'), "pace.mode = 'hurry'"),
+    (('mode = "wait"', 'moed = "wait"'), "did you mean 'pace.mode'"),
     (('units = "given"', 'units = "mine"'), "units = 'mine'"),
     (("missing = false", 'missing = "no"'), "missing = 'no'"),
     (('name = "wards"', ""), "name is missing; add it"),
@@ -177,16 +193,24 @@ WRONG = [
     (("scale = 12.0", "scale = 0"), "features.0.scale = 0"),
     (("center = 50.0", "center = nan"), "features.0.center = nan"),
     (('kind = "numeric"', 'kind = "number"'), "features.0.kind = 'number'"),
-    (("lr = 0.05", "lr = -1"), "[method]: lr = -1"),
+    (("lr = 0.05", "lr = -1"), "[method] lr must be greater than 0, got -1"),
+    (("lr = 0.05", "lr = [0.1, 0.2]"), "method.lr is a list, and a charter is about one network"),
+    ((CRC, 'name = ["crc", "relay"]'), "method.name is a list, and a charter is about one"),
+    (
+        (CRC, 'name = "no_such_module:f"', '"naive_bayes"', '["naive_bayes", "qda"]'),
+        "model.name is a list, and a charter is about one network",
+    ),
     (("lr = 0.05", "lrr = 1"), "unknown key in [method]: 'lrr'; did you mean 'lr'"),
-    (("lr = 0.05", 'data = "wine"'), "'data' in [method] is of simulations; remove it"),
-    (("lr = 0.05", "rounds = 3"), "'rounds' in [method] is of simulations; remove it"),
-    (("lr = 0.05", "weigh = 'all'"), "unknown weigh rule 'all'"),
+    (("lr = 0.05", "s = 1"), "s is an option of decdiff, not of crc"),
+    (("lr = 0.05", "rule = 'all'"), "unknown rule 'all'"),
     (('"naive_bayes"', '"naive_bays"'), "did you mean 'naive_bayes'"),
-    (('method = "crc"', 'method = "cro"'), "did you mean 'crc'"),
-    (("lr = 0.05", "epsilon = 1.0"), "crc adds no noise"),
+    ((CRC, 'name = "cro"'), "did you mean 'crc'"),
+    (("[run]", '[net]\nname = "mlp"\n[run]'), "[net] is not read by crc: remove it"),
+    (("[run]", '[data]\nsource = "wine"\n[run]'), "[data] is of simulations; remove it"),
+    (("[run]", '[network]\ntopology = "ring"\n[run]'), "stands in [nodes.NAME]"),
+    (("[limits]", "[privacy]\nepsilon = 1.0\n[limits]"), "[privacy] is not read by crc"),
     *(
-        (('method = "crc"', f'method = "{name}"'), f"'{name}' needs {what}")
+        ((CRC, f'name = "{name}"'), f"'{name}' needs {what}")
         for name, what in {
             "fedavg": "a server",
             "federated_nb": "a server",
@@ -197,45 +221,53 @@ WRONG = [
             "logistic_regression": "all rows at one place",
         }.items()
     ),
+    ((CRC, 'name = "gradient_tracking"', "rows = 1000", ""), "gradient_tracking needs limits.rows"),
+    ((*NET, "missing = false", "missing = true"), "networks, which cannot use missing values"),
+    ((*NET, '"mlp_64"', '"mlpp_64"'), "unknown net 'mlpp_64'"),
+    (PRIVATE, "private_crc spends privacy.epsilon = 2; give a budget"),
     (
-        ('method = "crc"', 'method = "decdiff"', "missing = false", "missing = true"),
-        "decdiff trains neural networks, which cannot use missing values",
-    ),
-    (('method = "crc"', 'method = "decdiff"\nnet = "mlpp_64"'), "unknown net 'mlpp_64'"),
-    (('method = "crc"', PRIVATE), "private_crc spends method.epsilon = 2; give a budget"),
-    (
-        ('method = "crc"', PRIVATE, "[limits]", BUDGET.format(1.0, 1e-5)),
-        "method.epsilon = 2 is more than the budget privacy.epsilon = 1",
+        (*PRIVATE, "[limits]", BUDGET.format(1.0, 1e-5)),
+        "privacy.epsilon = 2 is more than budget.epsilon = 1",
     ),
     (
-        ('method = "crc"', PRIVATE, "[limits]", BUDGET.format(2.0, 0.0)),
-        "method.delta = 1e-05 is more than the budget privacy.delta = 0",
+        (*PRIVATE, "[limits]", BUDGET.format(2.0, 0.0)),
+        "privacy.delta = 1e-05 is more than budget.delta = 0",
     ),
-    (("[limits]", BUDGET.format(0, 0.0)), "privacy.epsilon = 0"),
+    (("[limits]", BUDGET.format(0, 0.0)), "budget.epsilon = 0"),
     (("[limits]", BUDGET.format(1.0, 0.0)), "crc as given adds no noise"),
     (
-        (
-            'method = "crc"\nmodel = "naive_bayes"', 'method = "gossip_nb"\nepsilon = 1.0\n'
-            'model = "qda"', "[limits]", BUDGET.format(2.0, 0.0),
-        ),
+        (*PRIVATE, '"private_crc"\nlr = 0.05', '"gossip_nb"', '"naive_bayes"', '"qda"',
+         "[limits]", BUDGET.format(2.0, 0.0)),
         "for statistics of naive_bayes, not of qda",
     ),
     (
-        (
-            'method = "crc"', PRIVATE, "[limits]",
-            BUDGET.format(2.0, 1e-5).replace("[limits]", 'accountant = "rdp"\n[limits]'),
-        ),
+        (*PRIVATE, '"private_crc"\nlr = 0.05', '"gossip_nb"', "epsilon = 2.0",
+         "epsilon = 2.0\nbound = 2.0", "[limits]", BUDGET.format(2.0, 0.0)),
+        "privacy.bound is of simulations",
+    ),
+    (
+        (*PRIVATE, "[limits]",
+         BUDGET.format(2.0, 1e-5).replace("[limits]", 'accountant = "rdp"\n[limits]')),
         "64 rounds cost epsilon",
     ),
-    (("[limits]", "[privacy]\ndelta = 0.1\n[limits]"), "privacy.epsilon is missing"),
+    (("[limits]", "[budget]\ndelta = 0.1\n[limits]"), "budget.epsilon is missing"),
     (
         ('units = "given"', 'units = "agree"', "[limits]", BUDGET.format(2.0, 0.0)),
-        "exact sums, which tell more than [privacy] allows",
+        "exact sums, which tell more than [budget] allows",
     ),
     (
         ('units = "given"', 'units = "agree"', '"naive_bayes"', '"multinomial"'),
         "multinomial is about numbers as they are",
     ),
+    # where keys of 0.6 stand now
+    (("[run]\nrounds = 64", "[rounds]\ncount = 64"), "count is [run] rounds now"),
+    (("[run]\nrounds = 64", "[rounds]\nmode = 'wait'\nseed = 1"), "[pace] mode, seed is [run]"),
+    ((CRC, 'method = "crc"'), "[method] method is [method] name now"),
+    (("lr = 0.05", 'model = "qda"'), "[method] model is [model] name now"),
+    (("lr = 0.05", "epsilon = 1.0"), "[method] epsilon is [privacy] epsilon now"),
+    (("lr = 0.05", 'precision = "float64"'), "[method] precision is [run] precision now"),
+    (("lr = 0.05", 'weigh = "equal"'), "[method] weigh is [method] rule now"),
+    (("[limits]", '[privacy]\naccountant = "rdp"\n[limits]'), "is [budget] accountant now"),
     (('["b", "a"]', '["b", "a", "d"]'), "unknown neighbour of node 'c': 'd'"),
     (('["b", "a"]', '["b"]'), "node 'a' lists 'c' as a neighbour and 'c' does not list 'a'"),
     (('["b", "a"]', '["b", "a", "c"]'), "node 'c' lists itself"),
@@ -263,32 +295,92 @@ WRONG = [
 
 @pytest.mark.parametrize(("change", "says"), WRONG, ids=[w[1][:40] for w in WRONG])
 def test_what_makes_no_sense_is_refused_in_words(change, says, tmp_path):
-    path = tmp_path / "mine.toml"
+    path = tmp_path / "ours.toml"
     path.write_text(changed(*change))
     with pytest.raises(PeerwiseError) as caught:
         Charter.load(path)
     assert says in str(caught.value)
-    assert "mine.toml" in str(caught.value)
+    assert "ours.toml" in str(caught.value)
     assert isinstance(caught.value, BadSetting | UnknownName)
 
 
 def test_a_budget_that_is_large_enough_is_taken():
     for method in ("private_crc", "gossip_nb", "robust_nb"):
-        new = PRIVATE.replace("private_crc", method)
-        Charter.parse(changed('method = "crc"', new, "[limits]", BUDGET.format(2.0, 1e-5)))
+        private = changed(*PRIVATE, "lr = 0.05", "")
+        Charter.parse(
+            changed("private_crc", method, "[limits]", BUDGET.format(2.0, 1e-5), text=private)
+        )
+
+
+def test_an_option_that_was_a_key_of_the_charter_stays_the_methods():
+    net = changed(*NET, '"decdiff"\nlr = 0.05', '"cfa_ge"\nepsilon = 0.5')
+    assert Charter.parse(net).cell["method"]["epsilon"] == 0.5
 
 
 def test_m0_needs_no_rows_and_ipv6_is_an_address():
-    made = Charter.parse(
+    charter = Charter.parse(
         changed("rows = 1000", "", "lr = 0.05", "m0 = 3", "c.example.org", "[::1]")
     )
-    assert made.setting().m0 == 3
-    assert made.nodes["c"].address == "[::1]:7400"
+    assert charter.cell["method"]["m0"] == 3
+    assert charter.nodes["c"].address == "[::1]:7400"
 
 
-def test_a_method_of_ones_own_is_not_imported_when_a_charter_is_read():
-    made = Charter.parse(changed('method = "crc"', 'method = "no_such_module:f"'))
-    assert made.setting().method == "no_such_module:f"
+OWN = [
+    (CRC, 'name = "no_such_module:f"'),
+    ('name = "naive_bayes"', 'name = "no_such_module:f"'),
+    ("lr = 0.05", 'rule = {name = "no_such_module:f", depth = 1}'),
+    (*NET, '"mlp_64"', '"no_such_module:f"'),
+    (*NET, "lr = 0.05", 'loss = "no_such_module:f"'),
+]
+
+
+@pytest.mark.parametrize("change", OWN, ids=["method", "model", "rule", "net", "loss"])
+def test_code_of_ones_own_is_not_imported_when_a_charter_is_read(change):
+    charter = Charter.parse(changed(*change))
+    assert charter.own_code == ("no_such_module:f",)
+    assert Charter.parse(charter.text()).hash == charter.hash
+    assert charter.difference(Charter.parse(TEXT)) is not None
+    assert (charter.rounds, charter.precision) == (64, "float32")
+    assert len(charter.rows(ward(**ROWS))[1]) == 3
+    with pytest.raises(BadSetting, match="give --allow no_such_module:f"):
+        charter.cell  # noqa: B018
+    with pytest.raises(BadSetting, match="cannot import"):  # allowed, it is
+        Charter.parse(changed(*change), allowed=["no_such_module:f"])
+    with pytest.raises(BadSetting, match="rounds must be 1 or more"):  # the rest is checked
+        Charter.parse(changed("rounds = 64", "rounds = 0", text=changed(*change)))
+
+
+def test_the_hash_is_the_same_whether_code_is_allowed_or_not(tmp_path, monkeypatch):
+    (tmp_path / "mine_hashed.py").write_text(
+        "from peerwise.methods import crc\n"
+        "def f(model, rows: int, nodes: int, *, lr: float = 0.1, more: int = 1):\n"
+        "    return crc(model, rows, nodes, lr=lr)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    text = changed(CRC, 'name = "mine_hashed:f"')
+    apart, here = Charter.parse(text), Charter.parse(text, allowed=["mine_hashed:f"])
+    assert here.cell["method"] == {"name": "mine_hashed:f", "lr": 0.05, "more": 1}
+    assert (here.hash, here.difference(apart)) == (apart.hash, None)
+    with pytest.raises(PeerwiseError, match="did you mean 'lr'"):
+        Charter.parse(changed("lr = 0.05", "lrr = 1", text=text), allowed=["mine_hashed:f"])
+    without = changed("rows = 1000", "", text=text)
+    with pytest.raises(BadSetting, match=r"mine_hashed:f needs limits\.rows"):
+        Charter.parse(without, allowed=["mine_hashed:f"])
+
+
+def test_noise_of_ones_own_method_must_come_from_the_peer(tmp_path, monkeypatch):
+    (tmp_path / "mine_noisy.py").write_text(
+        "from peerwise.declare import declares\n"
+        "def quiet(model, draw): ...\n"
+        "@declares('method', releases='each round')\n"
+        "def loud(model, budget): ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    private = changed(*PRIVATE, "lr = 0.05", "", "[limits]", BUDGET.format(2.0, 1e-5))
+    for name, says in {"quiet": "does not declare what it releases", "loud": "from a key"}.items():
+        text = changed("private_crc", f"mine_noisy:{name}", text=private)
+        with pytest.raises(BadSetting, match=says):
+            Charter.parse(text, allowed=[f"mine_noisy:{name}"])
 
 
 @pytest.mark.parametrize(
@@ -312,20 +404,12 @@ def test_the_network_by_name_and_by_number(charter):
     with pytest.raises(UnknownName):
         charter.neighbours("d")
     assert set(charter.graph().edges) == {("c", "a"), ("c", "b")}
-    made = charter.topology()
-    links = set(zip(made.links.src[0].tolist(), made.links.dst[0].tolist(), strict=True))
+    charter = charter.topology()
+    links = set(zip(charter.links.src[0].tolist(), charter.links.dst[0].tolist(), strict=True))
     assert links == {(0, 1), (1, 0), (0, 2), (2, 0)}
-    assert made.weights == "equal"
-    weighed = Charter.parse(changed("lr = 0.05", 'weigh = "metropolis"')).topology()
-    assert weighed.weights == "metropolis"
-
-
-def test_the_setting_makes_the_method(charter):
-    setting = charter.setting()
-    assert (setting.nodes, setting.rows, setting.rounds, setting.seed) == (3, 333, 64, 0)
-    model = model_for(charter.schema(), setting.model)
-    made = make_method(setting, model, charter.limits.rows, charter.topology().slots)
-    assert callable(made.adapt)
+    assert charter.weights == "equal"
+    weighed = Charter.parse(changed("lr = 0.05", 'rule = "metropolis"'))
+    assert Learning(weighed).blank(None).links.weights == "metropolis"
 
 
 def test_rows_are_encoded_in_the_agreed_units(charter):
@@ -333,7 +417,7 @@ def test_rows_are_encoded_in_the_agreed_units(charter):
     np.testing.assert_allclose(x, [[1, 1], [-1, 0], [0, 1]])
     np.testing.assert_array_equal(y, [1, 0, 0])
     assert (x.dtype, y.dtype) == (np.float32, np.int32)
-    x, _ = Charter.parse(changed("lr = 0.05", 'precision = "float64"')).rows(ward(**ROWS))
+    x, _ = Charter.parse(changed("rounds = 64", 'precision = "float64"')).rows(ward(**ROWS))
     assert x.dtype == np.float64
     np.testing.assert_array_equal(x, data.encode(ward(**ROWS), schema=charter.schema()).x)
 
@@ -369,25 +453,27 @@ def test_a_missing_column_and_another_target_are_named(charter):
 
 
 def test_gaps_are_taken_where_they_are_agreed_on_and_bounds_pass_over_them():
-    made = Charter.parse(changed("missing = false", "missing = true"))
-    x, _ = made.rows(ward(**{**ROWS, "age": [62.0, np.nan, 50.0], "sex": [None, "f", "m"]}))
+    charter = Charter.parse(changed("missing = false", "missing = true"))
+    x, _ = charter.rows(ward(**{**ROWS, "age": [62.0, np.nan, 50.0], "sex": [None, "f", "m"]}))
     np.testing.assert_array_equal(np.isnan(x), [[False, True], [True, False], [False, False]])
 
 
 def test_a_class_without_rows_is_no_class_with_too_few():
-    made = Charter.parse(changed("rows = 1000", "rows = 9\nleast_count = 3"))
-    x, _ = made.rows(ward(**{**ROWS, "sex": ["m", "m", "m"], "y": ["no", "no", "no"]}))
+    charter = Charter.parse(changed("rows = 1000", "rows = 9\nleast_count = 3"))
+    x, _ = charter.rows(ward(**{**ROWS, "sex": ["m", "m", "m"], "y": ["no", "no", "no"]}))
     assert len(x) == 3
 
 
 def test_a_draft_encodes_its_sample_as_the_library_does():
     table = data.load("wine")
     graph = nx.relabel_nodes(nx.path_graph(3), {0: "x", 1: "y", 2: "z"})
-    made = draft(table, graph, name="wines", addresses={"y": "h:1"}, method={"method": "crc"})
-    assert made.names == ("x", "y", "z")
-    assert made.limits.rows == 178
-    assert Charter.parse(made.text()) == made
-    x, y = made.rows(table)
+    charter = draft(
+        table, graph, name="wines", addresses={"y": "h:1"}, description={"method": "crc"}
+    )
+    assert charter.names == ("x", "y", "z")
+    assert charter.limits.rows == 178
+    assert Charter.parse(charter.text()) == charter
+    x, y = charter.rows(table)
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-5)
     np.testing.assert_array_equal(y, data.encode(table).y)
@@ -395,36 +481,40 @@ def test_a_draft_encodes_its_sample_as_the_library_does():
 
 def test_a_draft_leaves_units_that_are_agreed_on_later_or_plain():
     table, graph = data.load("wine"), nx.Graph([("x", "y")])
-    told = {"name": "w", "addresses": {"x": "h:1"}}
-    later = draft(table, graph, method={"method": "crc"}, units="agree", **told)
-    plain = draft(table, graph, method={"method": "crc", "model": "multinomial"}, **told)
+    options = {"name": "w", "addresses": {"x": "h:1"}}
+    later = draft(table, graph, description={"method": "crc"}, units="agree", **options)
+    plain = draft(table, graph, description={"method": "crc", "model": "multinomial"}, **options)
     assert {(f.center, f.scale) for c in (later, plain) for f in c.features} == {(0.0, 1.0)}
     with pytest.raises(UnknownName, match="node with an address: 'q'"):
-        draft(table, graph, name="w", addresses={"q": "h:1"}, method={"method": "crc"})
+        draft(table, graph, name="w", addresses={"q": "h:1"}, description={"method": "crc"})
 
 
 def test_a_draft_of_a_column_of_many_names_keeps_their_codes():
     names = [f"town {i:02}" for i in range(12)]
     frame = pd.DataFrame({"town": names * 2, "age": np.arange(24.0)})
     table = data.Table("t", frame, np.array(["n", "y"] * 12, dtype=object), "ill")
-    made = draft(
-        table, nx.Graph([("x", "y")]), name="t", addresses={"x": "h:1"}, method={"method": "crc"}
+    charter = draft(
+        table,
+        nx.Graph([("x", "y")]),
+        name="t",
+        addresses={"x": "h:1"},
+        description={"method": "crc"},
     )
-    assert made.features[0].kind == "numeric"
-    assert len(made.features[0].categories) == 12
-    assert Charter.parse(made.text()) == made
-    x, _ = made.rows(table)
+    assert charter.features[0].kind == "numeric"
+    assert len(charter.features[0].categories) == 12
+    assert Charter.parse(charter.text()) == charter
+    x, _ = charter.rows(table)
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
 
 
 def test_a_value_that_few_rows_of_a_class_have_is_refused():
-    made = Charter.parse(changed("rows = 1000", "rows = 9\nleast_count = 2"))
+    charter = Charter.parse(changed("rows = 1000", "rows = 9\nleast_count = 2"))
     rows = {
         "age": [50.0] * 5,
         "sex": ["m", "m", "f", "f", "m"],
         "y": ["yes", "yes", "no", "no", "no"],
     }
     with pytest.raises(BadData, match="1 rows of class 'no' have sex = 'm'"):
-        made.rows(ward(**rows))
+        charter.rows(ward(**rows))
     rows = {k: v[:4] for k, v in rows.items()}
-    assert len(made.rows(ward(**rows))[1]) == 4
+    assert len(charter.rows(ward(**rows))[1]) == 4

@@ -26,11 +26,11 @@ def small(folder, *, nodes=4, rounds=40, mode="wait", features=12, **terms):
     table = Table(
         "digits", columns(digits.data[:, keep]), digits.target.astype(str).astype(object), "class"
     )
-    method = terms.pop("method", {"method": "crc", "lr": 0.05})
+    description = {"method": {"name": "crc", "lr": 0.05}, "run": {"rounds": rounds}}
     table = table._replace(categorical=())
     return set_up(
-        folder, table, nodes=nodes, rows=60, method=method, typing="manifest",
-        rounds={"count": rounds, "mode": mode, **terms.pop("timing", {})}, **terms,
+        folder, table, nodes=nodes, rows=60, description=description, typing="manifest",
+        pace={"mode": mode, **terms.pop("timing", {})}, **terms,
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def assert_nothing_lost(fed):
         store = Store.look(fed.state(name))
         rounds = store.rows("SELECT round, heard, missed FROM rounds ORDER BY round")
         store.close()
-        assert [r[0] for r in rounds] == list(range(fed.charter.rounds.count))
+        assert [r[0] for r in rounds] == list(range(fed.charter.rounds))
         for _, heard, missed in rounds:
             assert sorted(heard.split()) == sorted(fed.charter.neighbours(name))
             assert not missed

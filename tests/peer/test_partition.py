@@ -96,7 +96,7 @@ def cut_and_healed(fed, seconds):
 
 
 def test_peers_that_wait_are_where_they_were_when_a_cut_link_heals(tmp_path):
-    fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds={"count": 200})
+    fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=200)
     daemons, (at_c, at_a) = cut_and_healed(fed, 2.0)
     assert at_c < 200
     assert abs(at_c - at_a) <= 2  # all wait for the one that cannot be heard
@@ -104,8 +104,8 @@ def test_peers_that_wait_are_where_they_were_when_a_cut_link_heals(tmp_path):
 
 
 def test_peers_with_deadlines_go_on_and_find_together_again(tmp_path):
-    timing = {"count": 60, "mode": "deadline", "deadline": 0.5}
-    fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds=timing)
+    rounds, pace = 60, {"mode": "deadline", "deadline": 0.5}
+    fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=rounds, pace=pace)
     daemons, (at_c, _) = cut_and_healed(fed, 3.0)
     assert at_c > 6  # it went on without b
     rounds = daemons[2].store.rows("SELECT round, heard, missed FROM rounds ORDER BY round")
@@ -126,9 +126,9 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
 ):
     """Once b is known to be heard quickly, c does not wait the whole deadline for it."""
     deadline = 8.0 if adaptive else 1.0  # far longer than a letter takes, however busy all is
-    timing = {"count": 5000, "mode": "deadline", "deadline": deadline, "adaptive": adaptive}
+    rounds, pace = 5000, {"mode": "deadline", "deadline": deadline, "adaptive": adaptive}
     pair = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
-    fed = federation(tmp_path, pair, {"method": "crc", "lr": 0.05}, rounds=timing)
+    fed = federation(tmp_path, pair, {"name": "crc", "lr": 0.05}, rounds=rounds, pace=pace)
     a, b = fed.daemon("a"), fed.daemon("b")
 
     async def go():
@@ -157,8 +157,8 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
 
 def test_asynchronous_peers_do_all_rounds_and_come_together(tmp_path):
     """How well they learn is up to the clock; that they hear each other is not."""
-    timing = {"count": 60, "mode": "async", "deadline": 1.0, "staleness": 4}
-    fed = federation(tmp_path, LINE, {"method": "crc", "lr": 0.05}, rounds=timing)
+    rounds, pace = 60, {"mode": "async", "deadline": 1.0, "staleness": 4}
+    fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=rounds, pace=pace)
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
     alone = np.asarray(simulated(fed, daemons, 60, channel=erasure(0.0)).state.value)

@@ -16,8 +16,8 @@ from peerwise.simulate import simulate
 
 PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
 LINE = nx.relabel_nodes(nx.path_graph(3), {0: "a", 1: "b", 2: "c"})
-GOSSIP = {"method": "gossip_nb", "counter": "total", "epsilon": 2.0}
-BUDGET = {"epsilon": 2.0}
+GOSSIP = {"name": "gossip_nb", "counter": "total"}
+SPENDS = {"privacy": {"epsilon": 2.0}, "budget": {"epsilon": 2.0}}
 
 
 class Counted:
@@ -31,19 +31,23 @@ class Counted:
         return vetted(*args, **options)
 
 
+def model_of(plan):
+    return plan.learning.model(plan.learning.world(plan.x, plan.y))
+
+
 def charges(daemon):
     return daemon.store.ledger.table()
 
 
 def test_gossip_with_recorded_noise_ends_with_the_simulators_models(tmp_path):
-    fed = federation(tmp_path, LINE, GOSSIP, rounds={"count": 8}, privacy=BUDGET)
+    fed = federation(tmp_path, LINE, GOSSIP, rounds=8, **SPENDS)
     rng = np.random.default_rng(0)
-    model = fed.daemon("a").plan.learning.model()
+    model = model_of(fed.daemon("a").plan)
     noise = [rng.laplace(size=(model.classes, model.size)) for _ in fed.charter.names]
     daemons = [fed.daemon(name, noise=Tape([noise[i]])) for i, name in enumerate(fed.charter.names)]
     assert all(run_all(*daemons))
     released = np.stack([np.asarray(d.memory.state.memory["own"]) for d in daemons])
-    one = methods.gossip_nb(model, counter="total", released=replayed(released))
+    one = methods.gossip_nb(model, replayed(released), counter="total")
     plans = [d.plan for d in daemons]
     x, y = (np.concatenate([getattr(p, k) for p in plans]) for k in ("x", "y"))
     x[:, 0] = np.repeat(np.arange(3), [len(p.y) for p in plans])  # says who a node is
@@ -56,8 +60,7 @@ def test_gossip_with_recorded_noise_ends_with_the_simulators_models(tmp_path):
             strict=True,
         ):
             np.testing.assert_array_equal(a, b)
-        told = charges(daemon)
-        assert told["epsilon"].tolist() == [2.0]
+        assert charges(daemon)["epsilon"].tolist() == [2.0]
 
 
 def replayed(released):
@@ -72,7 +75,7 @@ def replayed(released):
 
 
 def test_a_release_is_drawn_and_paid_for_once_whatever_happens(tmp_path):
-    fed = federation(tmp_path, PAIR, GOSSIP, rounds={"count": 3}, privacy=BUDGET)
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=3, **SPENDS)
     a = fed.daemon("a", noise=(first := Counted()))
     with pytest.raises(TimeoutError):  # nobody answers: it has drawn, paid and written it down
         run_all(a, seconds=2.0)
@@ -87,9 +90,9 @@ def test_a_release_is_drawn_and_paid_for_once_whatever_happens(tmp_path):
 
 
 def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(tmp_path):
-    method = {"method": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
+    method = {"name": "private_crc", "lr": 0.05}
     budget = {"epsilon": 8.0, "delta": 1e-5, "accountant": "rdp"}
-    fed = federation(tmp_path, PAIR, method, rounds={"count": 6}, privacy=budget)
+    fed = federation(tmp_path, PAIR, method, rounds=6, privacy={"epsilon": 5.0}, budget=budget)
     daemons = [fed.daemon(n, noise=Counted()) for n in fed.charter.names]
     assert all(run_all(*daemons))
     for daemon in daemons:
@@ -99,9 +102,14 @@ def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(t
 
 
 def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
-    method = {"method": "private_crc", "epsilon": 5.0, "delta": 1e-5, "lr": 0.05}
+    method = {"name": "private_crc", "lr": 0.05}
     fed = federation(
-        tmp_path, PAIR, method, rounds={"count": 4}, privacy={"epsilon": 5.0, "delta": 1e-5}
+        tmp_path,
+        PAIR,
+        method,
+        rounds=4,
+        privacy={"epsilon": 5.0},
+        budget={"epsilon": 5.0, "delta": 1e-5},
     )
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
@@ -109,7 +117,7 @@ def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
 
 
 def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):
-    fed = federation(tmp_path, PAIR, GOSSIP, rounds={"count": 3}, privacy=BUDGET)
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=3, **SPENDS)
     a = fed.daemon("a")
     a.store.ledger.charge("laplace", {}, 1.5, data="another study")
     with pytest.raises(Overspent, match="cannot afford"):
@@ -122,7 +130,7 @@ def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):
 
 def exchanged(tmp_path, method, **terms):
     """Two peers of which one has a single row; the letters that they sent, and the row."""
-    fed = federation(tmp_path, PAIR, method, rounds={"count": 2}, **terms)
+    fed = federation(tmp_path, PAIR, method, rounds=2, **terms)
     table = fed.tables["b"]
     fed.tables["b"] = table._replace(frame=table.frame.iloc[:1], labels=table.labels[:1])
     daemons = {n: fed.daemon(n) for n in fed.charter.names}
@@ -149,24 +157,26 @@ def reconstructed(plan, letters):
 
 
 def test_without_noise_a_neighbour_can_reconstruct_the_row_of_a_small_node(tmp_path):
-    plan, letters = exchanged(tmp_path, {"method": "crc", "lr": 0.05})
+    plan, letters = exchanged(tmp_path, {"name": "crc", "lr": 0.05})
     guess, features = reconstructed(plan, letters)
     assert guess == plan.y[0]
-    model = plan.learning.model()
+    model = model_of(plan)
     np.testing.assert_allclose(features, np.asarray(model.features(plan.x))[0], atol=1e-3)
 
 
 def test_with_noise_what_it_reconstructs_is_noise(tmp_path):
-    method = {"method": "private_crc", "epsilon": 1.0, "delta": 1e-5, "lr": 0.05}
-    plan, letters = exchanged(tmp_path, method, privacy={"epsilon": 1.0, "delta": 1e-5})
+    method = {"name": "private_crc", "lr": 0.05}
+    plan, letters = exchanged(
+        tmp_path, method, privacy={"epsilon": 1.0}, budget={"epsilon": 1.0, "delta": 1e-5}
+    )
     _, features = reconstructed(plan, letters)
-    true = np.asarray(plan.learning.model().features(plan.x))[0]
+    true = np.asarray(model_of(plan).features(plan.x))[0]
     assert np.linalg.norm(features - true) > 5 * np.linalg.norm(true)
 
 
 def test_a_node_with_fewer_rows_than_agreed_takes_no_part(tmp_path):
     fed = federation(
-        tmp_path, PAIR, {"method": "crc", "lr": 0.05}, rounds={"count": 2},
+        tmp_path, PAIR, {"name": "crc", "lr": 0.05}, rounds=2,
         limits={"least_rows": 20},
     )  # fmt: skip
     table = fed.tables["b"]

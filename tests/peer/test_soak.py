@@ -29,7 +29,7 @@ def soak(tmp_path, count):
     """Rounds of three peers: MiB of growth after a tenth of them, and bytes of the largest file."""
     graph = nx.relabel_nodes(nx.cycle_graph(3), {0: "a", 1: "b", 2: "c"})
     fed = federation(
-        tmp_path, graph, {"method": "crc", "lr": 1e-4}, features=2, rows=40, rounds={"count": count}
+        tmp_path, graph, {"name": "crc", "lr": 1e-4}, features=2, rows=40, rounds=count
     )
     daemons = [fed.daemon(name) for name in fed.charter.names]
     marks = {}

@@ -220,7 +220,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path):
 
 def test_a_peer_whose_disk_is_full_ends_and_goes_on_when_there_is_room(tmp_path):
     graph = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
-    fed = federation(tmp_path, graph, {"method": "crc", "lr": 0.05}, rounds={"count": 300})
+    fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=300)
     full, other = fed.daemon("a"), fed.daemon("b", linger=0.0)
     ((pages,),) = full.store.rows("PRAGMA page_count")
     full.store.rows(f"PRAGMA max_page_count = {pages + 10}")
@@ -306,7 +306,7 @@ def test_a_file_is_looked_at_while_a_peer_writes_it(tmp_path, store):
 
 def test_a_state_that_does_not_fit_its_node_is_refused_when_a_peer_starts(tmp_path):
     graph = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
-    fed = federation(tmp_path, graph, {"method": "crc", "lr": 0.05}, rounds={"count": 2})
+    fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=2)
     daemon = fed.daemon("a")
     with daemon.store.transaction():
         daemon.store.advance(Place(0, 1), b"nonsense" * 10, {})

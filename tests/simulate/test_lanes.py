@@ -94,11 +94,13 @@ def test_every_block_of_a_node_comes_once_in_order_and_in_one_lane(lengths, most
     assert lanes.node.shape == lanes.block.shape
     assert lanes.steps >= 1
     assert lanes.node.max() <= len(lengths)
+    first = 0
     for v, length in enumerate(lengths):
         turn, lane = np.nonzero(lanes.node == v)
         order = np.argsort(turn, kind="stable")
         blocks = -(-length // lanes.steps)
-        assert lanes.block[turn, lane][order].tolist() == list(range(blocks))
+        assert lanes.block[turn, lane][order].tolist() == list(range(first, first + blocks))
+        first += blocks
         assert len(set(lane.tolist())) <= 1
         # and without a pause, so that its lane need not remember it
         assert np.diff(turn[order]).tolist() == [1] * max(blocks - 1, 0)
@@ -119,7 +121,8 @@ def test_nodes_without_steps_take_no_lane(first, second):
 def test_equal_lengths_are_one_turn_with_a_lane_for_each_node_in_order(n, length):
     lanes = deal_lanes(np.full(n, length))
     assert lanes.node.tolist() == [list(range(n))]
-    assert not lanes.block.any()
+    assert lanes.one_each
+    assert lanes.block.tolist() == lanes.node.tolist()
     assert lanes.steps == length
 
 
@@ -189,12 +192,10 @@ def test_the_layout_gives_every_node_its_rows_and_steps(sizes):
     assert layout.rows == layout.start[-1] + layout.size[-1]
     np.testing.assert_array_equal(np.diff(layout.start), layout.size[:-1])
     np.testing.assert_array_equal(layout.length, 3 * -(-layout.size // 4))
-    alike = [pair for cut in layout.cuts for pair in layout.alike(*cut)]
+    cuts = [(layout.ends[first], layout.ends[upto]) for first, upto in layout.together]
+    alike = [pair for cut in cuts for pair in layout.alike(*cut)]
     assert [v for first, upto in alike for v in range(first, upto)] == list(range(len(sizes)))
     assert all(len(set(layout.length[first:upto].tolist())) == 1 for first, upto in alike)
-    lanes = deal_lanes(layout.length)
-    listed = lanes.place[lanes.busy]  # every block of every node, once
-    assert sorted(listed.tolist()) == list(range(int(lanes.blocks.sum())))
 
 
 # --- the same as node by node
@@ -287,8 +288,8 @@ def test_replicas_of_two_deals_equal_the_runs_one_by_one():
     together = simulate(method, alike, RING, seed=[1, 2], **options)
     for i, data in enumerate(alike):
         single = simulate(method, data, RING, seed=i + 1, **options)
-        mine = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
-        assert_equal_runs(mine, single, 1e-5)
+        one = together._replace(state=jax.tree.map(lambda a, i=i: a[i], together.state))
+        assert_equal_runs(one, single, 1e-5)
     steps, epochs = (np.asarray(together.state.memory[what]) for what in ("steps", "epochs"))
     batches = [[-(-len(rows) // 4) for rows in deal] for deal in DEALS]
     np.testing.assert_array_equal(steps, 3 * epochs * batches)
@@ -309,6 +310,7 @@ def look(method, state):
 lasting = partial(simulate, LASTING, shards(FEW), RING, 4, probe=look, **LOSSY)
 
 
+@pytest.mark.optimised
 def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
     whole = lasting()
     epochs = np.asarray(whole.state.memory["epochs"])  # drawn before the first round, and kept
@@ -319,6 +321,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
         assert_equal_runs(lasting(resume=lasting(until=k)), whole)
 
 
+@pytest.mark.optimised
 def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, monkeypatch):
     monkeypatch.setattr("peerwise.simulate.saving.WORK", 0)  # save after every chunk
     file = tmp_path / "run"
@@ -333,9 +336,9 @@ def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, mo
         method = cfa_ge(NET, **{**GIVEN, **other})
         with pytest.raises(BadFile, match="another run"):
             simulate(method, shards(FEW), RING, 4, probe=look, checkpoint=file, **LOSSY)
-    told = []
-    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=told.append), lasting())
-    assert told == [3, 4]
+    calls = []
+    assert_equal_runs(lasting(checkpoint=file, chunk=1, progress=calls.append), lasting())
+    assert calls == [3, 4]
 
 
 def compilations(caplog, run):

@@ -19,6 +19,8 @@ from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
+pytestmark = pytest.mark.optimised  # bits are compared
+
 N = 5
 MODEL = naive_bayes((0, 0), 2)
 OURS = crc(MODEL, m0=60.0)

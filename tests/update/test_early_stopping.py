@@ -20,8 +20,8 @@ from peerwise.nets import network_of
 from peerwise.nets.conv import Dropout
 from peerwise.shards import pack
 from peerwise.simulate import simulate
-from peerwise.update.gradient import gradient
 from peerwise.update.losses import cross_entropy, virtual_teacher
+from peerwise.update.objective import gradient
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Training
 
@@ -217,7 +217,7 @@ def test_epochs_fill_their_range_evenly():
 
 @pytest.mark.parametrize("at_once", [4, 256])
 def test_a_gradient_over_all_rows_is_that_of_their_mean_loss(at_once, monkeypatch):
-    monkeypatch.setattr("peerwise.update.gradient.ROWS", at_once)
+    monkeypatch.setattr("peerwise.update.objective.ROWS", at_once)
     loss, turn = virtual_teacher(4), jnp.int32(5)
     slope = gradient(NET, loss)
     assert slope.batches(M) == (5 if at_once == 4 else 1)

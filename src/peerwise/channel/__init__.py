@@ -1,8 +1,8 @@
 """Which messages arrive, and when: a channel takes the links of a round and changes them.
 
 A message that does not arrive is a link of weight 0; a late one has age > 0. A channel is a pure
-function of the key and the round: it keeps nothing from round to round, so that a run can be taken
-up or replayed from any round, and a link has the same luck in every runtime.
+function of the key and the round: it keeps nothing from round to round, so that a run can be
+resumed or replayed from any round, and a link loses the same messages in every runtime.
 """
 
 from peerwise.channel.late import delay, random_delay

@@ -1,4 +1,4 @@
-"""Messages that take their time."""
+"""Channels that deliver messages late."""
 
 from typing import Annotated, Any
 
@@ -12,11 +12,9 @@ from peerwise.channel.loss import Channel, Sent, luck
 from peerwise.core import Array, Links
 from peerwise.declare import declares
 
-__all__ = ["delay", "random_delay"]
-
 
 def _aged(links: Links, weight: Array, age: Array) -> Links:
-    """The links with late messages; what a node says to itself is there at once."""
+    """The links with these weights and ages; a node's message to itself is never late."""
     own = links.src == links.dst
     return links._replace(
         weight=jnp.where(own, links.weight, weight.astype(links.weight.dtype)),
@@ -49,10 +47,10 @@ def _random(
 
 
 @declares("channel")
-def delay(*, rounds: Annotated[int, Ge(0), "how late every message is"] = 1) -> Channel:
+def delay(*, rounds: Annotated[int, Ge(0), "rounds that every message is late"] = 1) -> Channel:
     """Every message arrives `rounds` rounds late; until the first is due nothing arrives.
 
-    What a node says to itself is there at once.
+    A node's message to itself arrives at once.
 
     >>> delay(2).lag
     2
@@ -70,8 +68,8 @@ def random_delay(
     """Every message is late by a random number of rounds, 0 to `longest`.
 
     In each round a message on its way arrives with probability q: it is d rounds late with a
-    probability proportional to q (1 - q)^d (a truncated geometric law, drawn for each message and
-    link alone). None is lost; put an `erasure` in front (see `both`) for that.
+    probability proportional to q (1 - q)^d (a truncated geometric law, drawn independently for
+    each message and link). None is lost; put an `erasure` in front (see `both`) for that.
 
     The newest wins: a node hears the newest message that has arrived, in the round in which it
     arrives. One that was overtaken by a newer one is never heard, and a round in which nothing

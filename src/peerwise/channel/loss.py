@@ -1,4 +1,4 @@
-"""What a channel is, and messages that are lost one by one."""
+"""The `Channel` type, and channels that lose messages independently of each other."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,26 +15,12 @@ from peerwise.declare import declares, gives
 from peerwise.errors import BadSetting
 from peerwise.topology import Topology
 
-__all__ = [
-    "Channel",
-    "Members",
-    "Sent",
-    "draws",
-    "erasure",
-    "keep",
-    "keys",
-    "luck",
-    "number",
-    "perfect",
-    "quiet_node",
-]
-
-# What a late channel is told of those before it: round, links -> the links that took a message then
+# What a late channel learns of those before it: round, links -> links that carried a message then
 Sent: TypeAlias = Callable[[Array, Links], Links]
 
 
 class Members(NamedTuple):
-    """The nodes that a channel speaks of: the topology must have them."""
+    """The nodes for which a channel has numbers; the topology must have them."""
 
     what: str
     senders: int | None  # nodes 0..senders-1; None = it does not tell senders apart
@@ -42,7 +28,7 @@ class Members(NamedTuple):
     some: bool = False  # the topology may have more of them
 
     def check(self, topology: Topology) -> None:
-        """Refuse a topology of other nodes."""
+        """Refuse a topology whose nodes differ from these."""
         for kind, here, there in (
             ("send", self.senders, topology.n),
             ("receive", self.receivers, topology.n + topology.server),
@@ -65,16 +51,16 @@ class Channel:
     """What the network does to the messages of a round.
 
     `draw` is a pytree: its numbers are arguments of a jitted run, so that another loss rate does
-    not compile again. The runtime keeps the messages of `lag` rounds past.
+    not compile it again. The runtime keeps the messages of the last `lag` rounds.
 
-    A channel of one's own that is late and stands behind another in `both` takes a fourth argument,
+    A late channel that you write yourself and put after another in `both` takes a fourth argument,
     `sent` (None when it stands alone): `sent(s, links)` are the links on which a message sent in
-    round s got as far as this channel.
+    round s reached this channel.
     """
 
     draw: Partial  # key, t, links -> links
     lag: int = field(default=0, metadata={"static": True})  # the largest age that draw gives
-    rounds: int | None = field(default=None, metadata={"static": True})  # the most it can be run
+    rounds: int | None = field(default=None, metadata={"static": True})  # most rounds of a run
     named: tuple[Members, ...] = field(default=(), metadata={"static": True})
 
     def __call__(self, key: Array, t: Array | int, links: Links) -> Links:
@@ -104,18 +90,18 @@ def _through(draw: Partial, key: Array, t: Array, links: Links) -> Links:
 
 # Randomness is keyed by the two ends of a link (or by a node), never by position, and drawn in
 # float32 whatever the precision of the run: a link has the same luck in every order, padding,
-# runtime and precision. Drawn numbers are compared and nothing is computed from them: a logarithm
-# could be rounded otherwise in another program.
+# runtime and precision. Drawn numbers are compared and nothing is computed from them: another
+# program might round, say, their logarithm differently.
 
 
 def keys(key: Array, *ids: Array) -> Array:
     """A key [e] for each row of ids [e]."""
 
     def one(*own: Array) -> Array:
-        mine = key
+        folded = key
         for i in own:
-            mine = jax.random.fold_in(mine, i)
-        return mine
+            folded = jax.random.fold_in(folded, i)
+        return folded
 
     return jax.vmap(one)(*ids)
 
@@ -135,7 +121,7 @@ def luck(key: Array, t: Array, links: Links) -> Array:
 
 
 def keep(links: Links, kept: Array) -> Links:
-    """Only what is kept, and what a node says to itself."""
+    """The links with weight 0 where `kept` is false; a node's link to itself is always kept."""
     kept = kept | (links.src == links.dst)
     return links._replace(weight=jnp.where(kept, links.weight, jnp.zeros_like(links.weight)))
 
@@ -179,14 +165,14 @@ def erasure(
         "whose probabilities an array of q holds (Python only)",
     ] = None,
 ) -> Channel:
-    """Every directed link delivers with probability q, anew each round.
+    """Every directed link delivers with probability q, independently in each round.
 
     q is one number; or [n, n], where q[src, dst] is the link's own; or [n] with `by="sender"` or
-    `by="receiver"`, one for each node. Links share no luck, not even the two directions of an edge.
-    What a node says to itself always arrives (the diagonal of q is not read).
+    `by="receiver"`, one for each node. Links are independent, even the two directions of an edge.
+    A node's message to itself always arrives (the diagonal of q is not read).
 
-    A server receives only, as node n: [n] by sender is the probability that a node's message up
-    arrives; by receiver it is [n + 1] and by link [n, n + 1], of which the last column counts.
+    A server only receives, as node n. By sender, [n] holds the probability that a node's message
+    to it arrives; by receiver q is [n + 1], by link [n, n + 1], of which the last column counts.
 
     >>> float(erasure(0.25).draw.args[0])
     0.25
@@ -212,7 +198,7 @@ def quiet_node(
     nodes: int,
     *,
     q: Annotated[float, Ge(0), Le(1), "probability that a message arrives"] = 1.0,
-    quiet: Annotated[float, Ge(0), Le(1), "the same for what node 0 sends"] = 0.05,
+    quiet: Annotated[float, Ge(0), Le(1), "the same for messages from node 0"] = 0.05,
 ) -> Channel:
     """Every directed link delivers with probability q, and those from node 0 with `quiet`."""
     return erasure(q=np.where(np.arange(nodes) == 0, quiet, q), by="sender")

@@ -14,30 +14,28 @@ from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
 
-__all__ = ["bursty", "churn"]
-
 BLOCK = 16  # rounds
 
 # Two-state Markov chains as a pure function of (key, t). In every round a chain keeps its state, or
 # with probability r renews it: draws another from the stationary law, good with probability p.
 # Then P(good -> bad) = r (1 - p), which is 1 / the mean length of a good spell, and likewise for
 # bad: r = 1 / good + 1 / bad and p = good / (good + bad). The state in round t is the one drawn at
-# the last renewal, so look back for it. That has no end in law, but before round 0 there is nothing
-# to know: a chain that was never renewed has a state drawn once. Nothing is cut off.
+# the last renewal, so look back for it. The search ends at round 0: a chain
+# not renewed since has a state drawn once from the stationary law, so that nothing is approximated.
 #
 # To look back fast, rounds go in blocks. One number says whether a block has a renewal and what the
-# last of them drew, and this is all that later blocks ask. Where in its block the last one is, is a
-# second number; the rounds before that renew with probability r each, and those after it do not.
+# last of them drew; later blocks need no more. A second number places the last renewal within its
+# block; the rounds before it renew with probability r each, and those after it do not.
 
 
 class _Law(NamedTuple):
-    """A chain in numbers to compare uniform ones with, all [] but `within`."""
+    """A chain as thresholds for uniform random numbers, all scalars but `within`."""
 
     renew: Array  # r: a round renews
     renew_good: Array  # r p: and the new state is good
     block: Array  # 1 - (1 - r)^BLOCK: a block renews
     block_good: Array  # and the state that it ends with is good
-    within: Array  # [BLOCK - 1] the last renewal of a block is at most so far from its end
+    within: Array  # [BLOCK - 1] the last renewal of a block is at most 0, 1, ... before its end
     share: Array  # p
 
 
@@ -73,10 +71,10 @@ def _good(law: _Law, key: Array, t: Array, *ids: Array) -> Array:
     state = jnp.take_along_axis(drawn, newest[:, None], 1)[:, 0]
 
     def back(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        b, found, state = carry
+        b, settled, state = carry
         end, first = draws(own, 2 * b + 1), b < 0  # block -1 stands for all that was before round 0
         good = end < jnp.where(first, law.share, law.block_good)
-        return b - 1, found | first | (end < law.block), jnp.where(found, state, good)
+        return b - 1, settled | first | (end < law.block), jnp.where(settled, state, good)
 
     begin = b - 1, renewed.any(1), state
     return jax.lax.while_loop(lambda carry: ~carry[1].all(), back, begin)[2]
@@ -113,9 +111,9 @@ def bursty(
 
     `good` and `bad` are the mean lengths of the spells in rounds, which are geometric; in a good
     one a message arrives with probability `q_good`, in a bad one with `q_bad`. Over a long time
-    (good q_good + bad q_bad) / (good + bad) of the messages arrive, and so they do in every single
-    round: links start in the stationary law, each on its own, the two directions of an edge as
-    well. A message up to a server has a link like any other.
+    (good q_good + bad q_bad) / (good + bad) of the messages arrive, and the same share in
+    expectation in every round: links start in the stationary law. They are independent, even the
+    two directions of an edge; a link to a server is like any other.
 
     >>> bursty(good=10, bad=2).lag
     0

@@ -1,4 +1,4 @@
-"""Recorded arrivals: any channel written down, and what was written down as a channel."""
+"""Recorded arrivals: `record` turns what a channel does into a table, `trace` plays it back."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +18,7 @@ from peerwise.errors import BadFile, BadSetting
 from peerwise.topology import Topology
 from peerwise.topology.links import whole
 
-__all__ = ["record", "trace"]
-
-LINKS, CHANNEL = 3, 4  # the stages of randomness in `runtime`, which stands above; a test compares
+LINKS, CHANNEL = 3, 4  # stages of randomness as in `runtime`, a higher layer; a test compares them
 
 MOST = 46340  # nodes: the number of a pair must fit into 32 bits
 
@@ -89,7 +87,7 @@ def _column(table: pd.DataFrame, name: str, what: str, least: int) -> np.ndarray
 
 
 def _chance(table: pd.DataFrame, what: str) -> np.ndarray:
-    """With which probability the message of each row arrives."""
+    """The probability that each row's message arrives."""
     if "arrived" in table and "q" in table:
         raise BadSetting(f"{what} has both columns, arrived and q; drop one")
     name = "q" if "q" in table else "arrived"
@@ -139,7 +137,7 @@ def _columns(table: pd.DataFrame, what: str, nodes: int | None) -> tuple[np.ndar
 
 
 def _last_of(rounds: np.ndarray, what: str) -> int:
-    """The last round, before which none may be missing."""
+    """The last round; a trace that skips a round before it is refused."""
     last = int(rounds.max())
     present = np.unique(rounds)
     if present.size < last:
@@ -157,16 +155,16 @@ def trace(
     source: Annotated[Any, "a .csv or .parquet file (or, in Python, a data frame)"],
     nodes: Annotated[int | None, Ge(1), "how many nodes there are, a server included"] = None,
 ) -> Channel:
-    """What a recorded trace says: a table with a row for each round, src and dst.
+    """A channel that replays a recorded trace: a table with a row for each round, src and dst.
 
     `source` is a data frame or a .csv or .parquet file. Rounds count from 1. A column `arrived`
-    (0 or 1) says what arrived, or a column `q` with which probability; without either, whatever is
-    listed arrived. A column `age` says how many rounds late it came. A pair that is not listed in a
-    round did not arrive; what a node says to itself always does. A server is node n, the dst of
-    what is sent up to it.
+    (0 or 1) says whether a message arrived, or a column `q` with which probability; without either,
+    every listed message arrived. A column `age` says how many rounds late it came. A pair that is
+    not listed in a round did not arrive; a node's message to itself always does. A server is node
+    n, the dst of messages to it.
 
-    `nodes` is how many nodes there are, a server included, so that a number beyond is found here;
-    without, it is found when a run begins. A run cannot be longer than its trace.
+    `nodes` is how many nodes there are, a server included, so that a larger number is refused here;
+    without it, only when a run begins. A run cannot be longer than its trace.
 
     >>> trace(pd.DataFrame({"round": [1, 2, 2], "src": [0, 0, 1], "dst": [1, 1, 0]})).rounds
     2
@@ -202,10 +200,10 @@ def trace(
 
 
 def record(channel: Channel, topology: Topology, rounds: int, seed: Any = 0) -> pd.DataFrame:
-    """What a channel does in a run: a row for each round and link, for `trace`.
+    """A table of what a channel does in a run, a row for each round and link, for `trace`.
 
-    `seed` is that of the run (a number or a key), which then gets what is recorded here; a run with
-    the trace instead of the channel is the same to the last bit. Columns: round (from 1), src, dst,
+    `seed` is that of the run (a number or a key). A run with this seed and the trace instead of
+    the channel is the same to the last bit. Columns: round (from 1), src, dst,
     arrived (0 or 1), age. A round without links is a row from node 0 to itself.
 
     >>> from peerwise.channel import erasure

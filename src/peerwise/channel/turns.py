@@ -10,8 +10,6 @@ from peerwise.core import Array, Links
 from peerwise.declare import Named, declares
 from peerwise.errors import BadSetting
 
-__all__ = ["both"]
-
 
 def _in_turn(
     before: tuple[Channel, ...],
@@ -22,7 +20,7 @@ def _in_turn(
     links: Links,
     sent: Sent | None = None,
 ) -> Links:
-    def key_of(i: int) -> Array:  # channels of one kind have luck of their own
+    def key_of(i: int) -> Array:  # each channel draws its own random numbers
         return jax.random.fold_in(key, i)
 
     def so_far(s: Array, links: Links) -> Links:
@@ -55,8 +53,8 @@ def both(*channels: Channel) -> Channel:
 
     At most one of them may be late. Those before it act in the round in which a message is sent,
     those after it in the round in which it arrives: both(churn(), delay(2)) needs both ends up when
-    it is sent, both(delay(2), churn()) when it arrives. Each has luck of its own, and a message
-    lost on the way to a `random_delay` overtakes no other.
+    it is sent, both(delay(2), churn()) when it arrives. Each draws its own random numbers, and a
+    message lost before it reaches a `random_delay` overtakes no other.
 
     >>> from peerwise.channel import churn, delay, erasure
     >>> both(churn(), erasure(0.9), delay(2)).lag

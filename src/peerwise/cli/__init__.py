@@ -1,7 +1,7 @@
 """The command line."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -22,9 +22,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (study.demo, study.run, study.reproduce, study.report):
-    app.command()(command)
-for command in (sites.join, sites.predict, sites.ledger):
+_COMMANDS: list[Any] = [
+    *(study.demo, study.run, study.reproduce, study.report),
+    *(sites.join, sites.predict, sites.ledger),
+]
+for command in _COMMANDS:
     app.command()(command)
 app.command(name="list")(listing.list_)
 app.add_typer(listing.data_app, name="data")

@@ -20,11 +20,6 @@ from rich.progress import (
 
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = [
-    "Data", "Device", "Out", "Workers", "console", "errors", "progress", "show_failures",
-    "use_data", "use_device",
-]  # fmt: skip
-
 console = Console()
 errors = Console(stderr=True)
 

@@ -10,8 +10,6 @@ from rich.table import Table
 from peerwise.cli.common import Data, console, use_data
 from peerwise.errors import UnknownName
 
-__all__ = ["data_app", "list_"]
-
 data_app = typer.Typer(help="Look at the data sets at hand.", no_args_is_help=True)
 
 _PLACES = {

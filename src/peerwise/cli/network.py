@@ -8,14 +8,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.peer import Channel, channel_named
 from peerwise.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from peerwise.peer.charter import Charter
-
-__all__ = ["network_app"]
 
 # The commands of `peerwise network`.
 network_app = typer.Typer(
@@ -26,6 +25,11 @@ network_app = typer.Typer(
 
 console = Console()
 
+Model = Annotated[
+    str | None, typer.Option(help="Of methods that learn statistics: see `peerwise list models`.")
+]
+Net = Annotated[str | None, typer.Option(help="Of neural methods: see `peerwise list nets`.")]
+Rate = Annotated[float | None, typer.Option(help="The learning rate.")]
 CharterFile = Annotated[Path, typer.Argument(metavar="CHARTER", help="The charter, a TOML file.")]
 
 
@@ -53,11 +57,9 @@ def new(
     ] = "localhost:7400",
     name: Annotated[str | None, typer.Option(help="Of the federation [default: --out's].")] = None,
     method: Annotated[str, typer.Option(help="See `peerwise list methods`.")] = "crc",
-    model: Annotated[str, typer.Option(help="See `peerwise list models`.")] = "naive_bayes",
-    net: Annotated[
-        str, typer.Option(help="Of neural methods: see `peerwise list nets`.")
-    ] = "mlp_64",
-    lr: Annotated[float | None, typer.Option(help="The learning rate.")] = None,
+    model: Model = None,
+    net: Net = None,
+    lr: Rate = None,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
     mode: Annotated[str, typer.Option(help="wait, deadline or async.")] = "wait",
     deadline: Annotated[float, typer.Option(help="Seconds that a round may last.")] = 30.0,
@@ -79,7 +81,8 @@ def new(
     scales. Take rows that may be told, or change the file.
     """
     from peerwise.data import load
-    from peerwise.experiments.setting import NEURAL, Setting
+    from peerwise.declare import find
+    from peerwise.learner.sections import Privacy
     from peerwise.peer.charter import draft
 
     if out.exists():
@@ -87,25 +90,25 @@ def new(
             f"{out} is there already, and nodes may have agreed on it; give another --out"
         )
     drawn = _graph(graph, nodes, topology, seed)
-    learnt = {"net": net} if method in NEURAL else {"model": model}
-    chosen: dict[str, Any] = {"method": method, **learnt, "lr": lr, "epsilon": epsilon}
-    privacy = None
+    description = _description(method, model, net, lr, rounds, seed)
+    budget = None
     if epsilon is not None:
-        delta = Setting.model_fields["delta"].default if method == "private_crc" else 0.0
-        privacy = {"epsilon": epsilon, "delta": delta}
-    made = draft(
+        each_round = find("method", method).traits.releases == "each round"
+        budget = {"epsilon": epsilon, "delta": Privacy().delta if each_round else 0.0}
+        description["privacy"] = {"epsilon": epsilon}
+    charter = draft(
         load(data, target=target),
         drawn,
+        description,
         name=name or out.stem,
         addresses=_addresses(addresses, list(drawn)),
-        method=chosen,
         units=units,
         typing=typing,
-        rounds={"count": rounds, "seed": seed, "mode": mode, "deadline": deadline},
-        privacy=privacy,
+        pace={"mode": mode, "deadline": deadline},
+        budget=budget,
     )
-    made.save(out)
-    _show(made)
+    charter.save(out)
+    _show(charter)
     console.print(f"Charter: [bold]{escape(str(out))}[/]; read it, and give every node a copy.")
 
 
@@ -130,8 +133,8 @@ def check(
     if data is not None:
         _, y = read.rows(load(data, target=read.target))
         counts = [int((y == i).sum()) for i in range(len(read.classes))]
-        told = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
-        console.print(f"{len(y)} rows are as agreed ({escape(told)}).")
+        classes = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
+        console.print(f"{len(y)} rows are as agreed ({escape(classes)}).")
 
 
 @network_app.command()
@@ -169,6 +172,14 @@ def cert(
     path = make_certificate(ca, node, out, days, host or (), renew)
     end = expires(path.read_bytes())
     console.print(f"Certificate: [bold]{escape(str(path))}[/], valid until {end:%Y-%m-%d}.")
+
+
+def _description(
+    method: str, model: str | None, net: str | None, lr: float | None, rounds: int, seed: int
+) -> dict[str, Any]:
+    """The sections that say what is learnt, without what was not given."""
+    sections = {"method": {"name": method, "lr": lr}, "model": model, "net": net}
+    return {**sections, "run": {"rounds": rounds, "seed": seed}}
 
 
 def _graph(path: Path | None, nodes: int | None, topology: str, seed: int) -> "nx.Graph":
@@ -211,27 +222,29 @@ def _listed(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"cannot read the addresses {path}: {error}") from None
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
-        if words and (len(words) != 2 or words[0] in found):
+        if words and (len(words) != 2 or words[0] in addresses):
             raise BadFile(
                 f"{path}, line {number}: expected a node that was not given before and its "
                 f"address, got '{line.strip()}'"
             )
         if words:
-            found[words[0]] = words[1]
-    return found
+            addresses[words[0]] = words[1]
+    return addresses
 
 
 def _show(charter: "Charter") -> None:
     """What a charter says, in a table."""
-    from peerwise.experiments.setting import NEURAL
-
-    c, setting = charter, charter.setting()
+    c = charter
     kinds = [f.kind for f in c.features]
     dialled = sum(node.address is not None for node in c.nodes.values())
-    what = f"net {setting.net}" if setting.method in NEURAL else f"model {setting.model}"
+    what = c.method_name
+    for kind in ("model", "net") if not c.own_code else ():
+        what += f", {kind} {c.cell[kind]['name']}" if kind in c.cell else ""
+    if c.own_code:
+        what += f"; code of its author, not read here: {', '.join(c.own_code)}"
     wait = {"wait": "wait for all", "deadline": "wait for who is in time", "async": "never wait"}
     rows = [
         ("nodes", f"{len(c.nodes)}, {dialled} with an address"),
@@ -242,10 +255,10 @@ def _show(charter: "Charter") -> None:
             f"{kinds.count('numeric')} numeric, {kinds.count('categorical')} categorical, "
             f"units {c.units}",
         ),
-        ("method", f"{setting.method}, {what}"),
-        ("rounds", f"{c.rounds.count}, {wait[c.rounds.mode]}, seed {c.rounds.seed}"),
-        ("privacy", "none" if c.privacy is None else f"epsilon {c.privacy.epsilon:g}, "
-         f"delta {c.privacy.delta:g}, {c.privacy.accountant}"),
+        ("method", what),
+        ("rounds", f"{c.rounds}, {wait[c.pace.mode]}, seed {c.seed}"),
+        ("budget", "none" if c.budget is None else f"epsilon {c.budget.epsilon:g}, "
+         f"delta {c.budget.delta:g}, {c.budget.accountant}"),
         ("hash", c.hash),
     ]  # fmt: skip
     table = Table(title=f"Charter of {escape(c.name)}", title_justify="left", show_header=False)
@@ -259,7 +272,7 @@ def _show(charter: "Charter") -> None:
 @network_app.command()
 def up(
     nodes: Annotated[int, typer.Option(min=2, help="How many peers.")] = 8,
-    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "tree",
+    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
     data: Annotated[str, typer.Option(help="A data set's name, or a file with --target.")] = (
         "digits"
     ),
@@ -268,20 +281,13 @@ def up(
         int | None, typer.Option(min=1, help="Rows of each [default: 1200 / NODES, at most 150].")
     ] = None,
     method: Annotated[str, typer.Option(help="See `peerwise list methods`.")] = "crc",
-    model: Annotated[str, typer.Option(help="See `peerwise list models`.")] = "naive_bayes",
-    net: Annotated[str, typer.Option(help="Of neural methods: see `peerwise list nets`.")] = (
-        "mlp_64"
-    ),
-    lr: Annotated[float, typer.Option(help="The learning rate.")] = 0.05,
+    model: Model = None,
+    net: Net = None,
+    lr: Rate = None,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
     mode: Annotated[str, typer.Option(help="wait, deadline or async.")] = "wait",
     deadline: Annotated[float, typer.Option(help="Seconds of a round, where there is one.")] = 2.0,
-    channel: Annotated[
-        str | None, typer.Option(help="Faults on purpose: see `peerwise list channels`.")
-    ] = None,
-    channel_options: Annotated[
-        str, typer.Option(help="In JSON: '{\"q\": 0.7}' for erasure.")
-    ] = "{}",
+    channel: Channel = None,
     seed: Annotated[int, typer.Option(min=0, help="Another network, another split.")] = 0,
     seconds: Annotated[float, typer.Option(help="Give up after so long.")] = 900.0,
     out: Annotated[
@@ -295,27 +301,23 @@ def up(
     """
     from rich.live import Live
 
-    from peerwise.cli.peer import channel_named
     from peerwise.data import load
-    from peerwise.experiments.setting import NEURAL
     from peerwise.peer import local
 
-    faults = channel_named(channel, channel_options)
-    told: dict[str, Any] = {"method": method, "lr": lr}
-    told |= {"net": net} if method in NEURAL else {"model": model}
+    faults = channel_named(channel)
     federation = local.set_up(
         out, load(data, target=target), nodes=nodes, rows=rows or min(1200 // nodes, 150) or 1,
-        graph={"tree": "random_tree"}.get(topology, topology), method=told, seed=seed,
-        rounds={"count": rounds, "mode": mode, "deadline": deadline},
+        description=_description(method, model, net, lr, rounds, seed), graph=topology, seed=seed,
+        pace={"mode": mode, "deadline": deadline},
     )  # fmt: skip
     links = federation.charter.graph().number_of_edges()
     console.print(
         f"{nodes} peers, {links} links, in [bold]{escape(str(out))}[/]; every peer is a process "
         "that keeps its rows and talks to its neighbours over mutual TLS."
     )
-    extra = ["--channel", channel, "--channel-options", channel_options] if channel else []
+    extra = ["--channel", channel] if channel else []
     with local.Peers(federation, extra) as peers, Live(console=console, transient=True) as live:
-        good = peers.wait(seconds, lambda found: live.update(_standing(found)))
+        good = peers.wait(seconds, lambda now: live.update(_standing(now)))
         last, wrong = peers.look(), peers.failed()
     console.print(_standing(last))
     for name, why in wrong.items():
@@ -327,12 +329,12 @@ def up(
     _summary(federation, local, faults, mode)
 
 
-def _standing(found: "dict[str, Any]") -> Table:
+def _standing(peers: "dict[str, Any]") -> Table:
     """How all peers stand."""
     table = Table(title="Peers", title_justify="left", title_style="bold")
     for name in ("peer", "round", "heard", "missed", "error on own rows", "KiB sent", "s / round"):
         table.add_column(name, justify="left" if name == "peer" else "right")
-    for name, s in found.items():
+    for name, s in peers.items():
         if s is None:
             table.add_row(escape(name), "starts", *[""] * 5)
             continue

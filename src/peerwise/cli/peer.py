@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -10,8 +10,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.errors import BadSetting
-
-__all__ = ["channel_named", "peer_app"]
 
 # The commands of `peerwise peer`.
 peer_app = typer.Typer(
@@ -25,24 +23,49 @@ console = Console()
 State = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the peer's state.")]
 
 
-def channel_named(name: str | None, options: str):  # type: ignore[no-untyped-def]
-    """A channel by name with options in JSON; None without a name."""
-    if name is None:
+Channel = Annotated[
+    str | None,
+    typer.Option(
+        help="Faults on purpose, for trials: a name of `peerwise list channels` and its options, "
+        "as in 'erasure q=0.7'."
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="Code that the charter names and that may run here; may come again.",
+    ),
+]
+
+
+def channel_named(text: str | None) -> Any:
+    """The channel that a name and its options say, in canonical form; None without a name."""
+    if text is None:
         return None
-    from peerwise.experiments.names import find
+    from peerwise.declare import canonical
+
+    if text.lstrip().startswith("{"):  # a table as in a file, for channels of channels
+        given = _toml(text)
+    else:
+        name, *words = text.split() or [""]
+        given = {"name": name}
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals:
+                raise BadSetting(f"--channel: '{word}' is no option; write KEY=VALUE, as in q=0.7")
+            given[key] = _toml(value)
+    return canonical("channel", given, ("channel",), sweeps=False)
+
+
+def _toml(text: str) -> Any:
+    """A value as TOML reads it; a word without quotes is a text."""
+    import tomllib
 
     try:
-        told = json.loads(options)
-    except ValueError:
-        raise BadSetting(
-            f"channel options must be JSON, such as '{{\"q\": 0.7}}', got {options}"
-        ) from None
-    if not isinstance(told, dict):
-        raise BadSetting(f"channel options must be a table of names and values, got {options}")
-    try:
-        return find("channels", name)(**told)
-    except TypeError as error:
-        raise BadSetting(f"options of the channel {name}: {error}") from None
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 @peer_app.command()
@@ -70,13 +93,8 @@ def run(
             min=1, max=65535, help="Port of this machine at which Prometheus is answered."
         ),
     ] = None,
-    channel: Annotated[
-        str | None,
-        typer.Option(help="Faults on purpose: see `peerwise list channels`. For trials only."),
-    ] = None,
-    channel_options: Annotated[
-        str, typer.Option(help="In JSON: '{\"q\": 0.7}' for erasure.")
-    ] = "{}",
+    channel: Channel = None,
+    allow: Allow = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be sent; send and keep nothing.")
     ] = False,
@@ -86,21 +104,21 @@ def run(
 
     Stopped in whatever way, the same command goes on where it was: letters that were made are sent
     again as they are, and noise is never drawn twice. Rows stay in DATA; see `peerwise peer audit`
-    for all that left.
+    for all that left. Code that the charter names is imported only if --allow names it, too.
     """
-    from peerwise.peer.serve import Told, serve
+    from peerwise.peer.serve import Site, serve
     from peerwise.peer.serve import dry_run as show
 
-    told = Told(
+    site = Site(
         charter, node, data, state, keys or charter.parent, listen=listen, held_out=held_out,
-        linger=linger, metrics=metrics, channel=channel_named(channel, channel_options),
-        quiet=quiet,
+        linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
+        allowed=allow or (),
     )  # fmt: skip
     if dry_run:
-        plan, memory, sizes = show(told)
+        plan, memory, sizes = show(site)
         _show_dry(plan, memory, sizes)
         return
-    done = serve(told)
+    done = serve(site)
     where = f"state in [bold]{escape(str(state))}[/]"
     console.print(
         f"{escape(node)}: all rounds done; {where}"
@@ -140,23 +158,23 @@ def status(state: State) -> None:
     """How far the peer is, whom it hears, what it has sent and spent."""
     from peerwise.peer.views import status as look
 
-    found = look(state)
-    if found is None:
+    peer = look(state)
+    if peer is None:
         console.print("not begun")
         return
-    table = Table(show_header=False, title=escape(found.node), title_justify="left",
+    table = Table(show_header=False, title=escape(peer.node), title_justify="left",
                   title_style="bold")  # fmt: skip
-    phase = "learning" if found.phase == found.phases - 1 else "agreeing on units"
+    phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
     rows = {
-        "round": f"{found.round} of {found.rounds}, {'done' if found.done else phase}",
-        "heard last": " ".join(found.heard) or "nobody",
-        "missed last": " ".join(found.missed) or "nobody",
-        "error on own rows": "-" if found.error is None else f"{found.error:.3f}",
-        "letters acknowledged": f"{found.letters}, {found.sent / 1024:.1f} KiB",
-        "last round": f"{found.seconds:.3f} s, ended {found.time}",
+        "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
+        "heard last": " ".join(peer.heard) or "nobody",
+        "missed last": " ".join(peer.missed) or "nobody",
+        "error on own rows": "-" if peer.error is None else f"{peer.error:.3f}",
+        "letters acknowledged": f"{peer.letters}, {peer.sent / 1024:.1f} KiB",
+        "last round": f"{peer.seconds:.3f} s, ended {peer.time}",
     }
-    if found.epsilon is not None:
-        rows["privacy"] = f"epsilon {found.epsilon:.4g} of {found.budget:.4g} spent"
+    if peer.epsilon is not None:
+        rows["privacy"] = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
     for name, value in rows.items():
         table.add_row(name, escape(value))
     console.print(table)
@@ -197,8 +215,8 @@ def outbox(
     for name in frame.columns:
         table.add_column(str(name))
     for line in frame.itertuples(index=False):
-        told = [str(v)[:12] if n == "sha256" else str(v) for n, v in zip(frame, line, strict=True)]
-        table.add_row(*(escape("-" if v in ("None", "nan") else v) for v in told))
+        cells = [str(v)[:12] if n == "sha256" else str(v) for n, v in zip(frame, line, strict=True)]
+        table.add_row(*(escape("-" if v in ("None", "nan") else v) for v in cells))
     console.print(table)
 
 
@@ -210,22 +228,22 @@ def audit(
     """An account of everything that left this site, and of what it cost in privacy."""
     from peerwise.peer.views import audit as look
 
-    found = look(state)
+    account = look(state)
     if as_json:
-        typer.echo(json.dumps(found, default=str, indent=1))
+        typer.echo(json.dumps(account, default=str, indent=1))
         return
-    console.print(f"[bold]{escape(found['node'])}[/] has learnt with {escape(found['method'])} "
-                  f"since {found['begun']}")  # fmt: skip
-    console.print(f"charter {found['charter'][:16]}, data {found['data'][:16]}")
+    console.print(f"[bold]{escape(account['node'])}[/] has learnt with {escape(account['method'])} "
+                  f"since {account['begun']}")  # fmt: skip
+    console.print(f"charter {account['charter'][:16]}, data {account['data'][:16]}")
     table = Table(title="Letters that left", title_justify="left", title_style="bold")
     for name in ("to", "letters", "KiB", "acknowledged", "first", "last"):
         table.add_column(name)
-    for line in found["letters"]:
-        told = (line["to"], line["letters"], f"{line['bytes'] / 1024:.1f}", line["acknowledged"],
+    for line in account["letters"]:
+        cells = (line["to"], line["letters"], f"{line['bytes'] / 1024:.1f}", line["acknowledged"],
                 line["first"], line["last"])  # fmt: skip
-        table.add_row(*(escape(str(v)) for v in told))
+        table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
-    if found["budget"] is None:
+    if account["budget"] is None:
         console.print(
             "No privacy budget: letters are exact. A neighbour that keeps them can work out this "
             "site's updates; see docs/peers.md."
@@ -234,25 +252,27 @@ def audit(
     table = Table(title="Releases", title_justify="left", title_style="bold")
     for name in ("receipt", "time", "mechanism", "epsilon", "delta", "about"):
         table.add_column(name)
-    for line in found["releases"][-20:]:
-        told = (line["receipt"], str(line["time"])[:19], line["mechanism"],
+    for line in account["releases"][-20:]:
+        cells = (line["receipt"], str(line["time"])[:19], line["mechanism"],
                 f"{line['epsilon']:.4g}", f"{line['delta']:.3g}", line["data"])  # fmt: skip
-        table.add_row(*(escape(str(v)) for v in told))
+        table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
-    if len(found["releases"]) > 20:
-        console.print(f"and {len(found['releases']) - 20} before")
-    console.print(f"spent: epsilon {found['spent'].epsilon:.4g}, left {found['left'].epsilon:.4g}")
+    if len(account["releases"]) > 20:
+        console.print(f"and {len(account['releases']) - 20} before")
+    console.print(
+        f"spent: epsilon {account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}"
+    )
 
 
 @peer_app.command()
 def export(
     state: State,
     model: Annotated[Path, typer.Argument(help="Where the model goes.")],
+    allow: Allow = None,
 ) -> None:
     """The model as it stands, for `peerwise predict`."""
     from peerwise.peer.model_file import save_model
     from peerwise.peer.views import learnt
 
-    found = learnt(state)
-    save_model(model, *found)
+    save_model(model, *learnt(state, allow or ()))
     console.print(f"model in [bold]{escape(str(model))}[/]; use it with `peerwise predict`")

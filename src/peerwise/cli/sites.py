@@ -10,8 +10,6 @@ from rich.table import Table
 from peerwise.cli.common import Data, Out, console, progress, use_data
 from peerwise.errors import BadSetting
 
-__all__ = ["join", "ledger", "predict"]
-
 
 def join(
     source: Annotated[str, typer.Argument(help="A data set, or a CSV or Parquet file.")],

@@ -20,8 +20,6 @@ from peerwise.cli.common import (
 )
 from peerwise.errors import BadSetting
 
-__all__ = ["demo", "report", "reproduce", "run"]
-
 
 def demo(
     nodes: Annotated[int, typer.Option(min=2, help="Size of the network.")] = 24,

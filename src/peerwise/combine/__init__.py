@@ -1,7 +1,7 @@
 """Combination rules: weigh, average in a chart, step; and rules over slots.
 
-`__all__` names the rules. Barycenters of arrays (`barycenter_of` and the like) and divergences are
-at hand too, but are no rules.
+`__all__` names the rules. Barycenters of arrays (`barycenter_of` and the like) and divergences can
+be imported from here too, but are not rules.
 """
 
 from peerwise.combine.alpha import alpha_barycenter

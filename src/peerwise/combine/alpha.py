@@ -1,10 +1,10 @@
 """Alpha-barycenters of independent Gaussians, by quadrature.
 
 Theorem 1 of "BA-BFL: Barycentric Aggregation for Bayesian Federated Learning" (Jamoussi, Serra,
-Stavrou, Kountouris): the least weighted alpha-divergence from posteriors p_k has the density
-proportional to (sum_k w_k p_k^alpha)^(1 / alpha). It is no Gaussian (remark 1) but for alpha -> 0,
-the reverse Kullback-Leibler barycenter. Here it is replaced by the Gaussian of the same mean and
-variance, coordinate by coordinate; at alpha = 1 these are the moments of the mixture.
+Stavrou, Kountouris): the density with the least weighted alpha-divergence from posteriors p_k is
+proportional to (sum_k w_k p_k^alpha)^(1 / alpha). It is not Gaussian (remark 1) except as
+alpha -> 0, the reverse Kullback-Leibler barycenter. Here the Gaussian of the same mean
+and variance replaces it, coordinate by coordinate; at alpha = 1 these are the mixture's moments.
 """
 
 import math
@@ -23,12 +23,10 @@ from peerwise.core import Array, Gaussian, Inbox, Slots, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 
-__all__ = ["alpha_barycenter", "alpha_barycenter_of"]
-
 Pair = tuple[Array, Array]  # mean and log-variance
 
-# Panels of Gauss-Legendre points. alpha > 0: between these many standard deviations of each
-# posterior, where the mass lies; alpha < 0: on both sides of the mode, down to a share e^-FALL.
+# Panels of Gauss-Legendre points. alpha > 0: between these numbers of standard deviations from each
+# posterior's mean, where the mass lies; alpha < 0: on both sides of the mode, down to e^-FALL.
 EDGES = (-8.0, -4.5, -2.5, -1.0, 1.0, 2.5, 4.5, 8.0)
 POINTS = {1: 8, -1: 48}  # in a panel, by the sign of alpha
 FALL = 40.0
@@ -36,7 +34,7 @@ HALVINGS = 50
 
 
 def _log_densities(x: Array, mean: Array, log_variance: Array) -> Array:
-    """log p_k(x) [k, ...] but for a constant that all have."""
+    """log p_k(x) [k, ...], up to a constant that all share."""
     return -0.5 * (log_variance + jnp.square(x[None] - mean) * jnp.exp(-log_variance))
 
 
@@ -54,7 +52,7 @@ def _log_mean(alpha: float, shares: Array, log_p: Array) -> Array:
 
 
 def _slope(alpha: float, shares: Array, x: Array, mean: Array, log_variance: Array) -> Array:
-    """The derivative of the log-density: that of each posterior, by its part in the sum."""
+    """The derivative of the log-density: the posteriors' own, weighted by terms of the sum."""
     log_p = jnp.where(shares > 0, alpha * _log_densities(x, mean, log_variance), -jnp.inf)
     part = jax.nn.softmax(log_p + jnp.log(jnp.where(shares > 0, shares, 1)), axis=0)
     return (part * (mean - x[None]) * jnp.exp(-log_variance)).sum(0)
@@ -73,7 +71,7 @@ def _halve(low: Array, high: Array, beyond: Callable[[Array], Array]) -> Array:
 
 
 def _edges_by_posterior(alpha: float, shares: Array, mean: Array, log_variance: Array) -> Array:
-    """For alpha > 0: around each posterior and around the alpha -> 0 limit between them."""
+    """Panel edges for alpha > 0: around each posterior and the alpha -> 0 limit between them."""
     center, log_width = _closed("rkl", shares, mean, log_variance)
     means = jnp.concatenate([mean, center[None]])
     widths = jnp.exp(jnp.concatenate([log_variance, log_width[None]]) / 2)
@@ -81,7 +79,7 @@ def _edges_by_posterior(alpha: float, shares: Array, mean: Array, log_variance: 
 
 
 def _edges_by_mode(alpha: float, shares: Array, mean: Array, log_variance: Array) -> Array:
-    """For alpha < 0, where the density is log-concave: its mode and where it has died away."""
+    """Panel edges for alpha < 0, where the density is log-concave: its mode and its tails."""
 
     def log_f(x: Array) -> Array:
         return _log_mean(alpha, shares, _log_densities(x, mean, log_variance))
@@ -89,14 +87,14 @@ def _edges_by_mode(alpha: float, shares: Array, mean: Array, log_variance: Array
     low, high = mean.min(0), mean.max(0)
     mode = _halve(low, high, lambda x: _slope(alpha, shares, x, mean, log_variance) < 0)
     floor = log_f(mode) - FALL
-    # at the least what the widest posterior needs to fall as far, from its mean
+    # at this distance from its mean the widest posterior has fallen as far
     reach = math.sqrt(2 * FALL) * jnp.exp(log_variance.max(0) / 2) + (high - low)
     ends = [_halve(mode, mode + way * reach, lambda x: log_f(x) < floor) for way in (-1, 1)]
     return jnp.stack([ends[0], mode, ends[1]])
 
 
 def _quadrature(alpha: float, shares: Array, mean: Array, log_variance: Array) -> Pair:
-    """Mean and log-variance of the density, point after point: memory is [slots, parameters]."""
+    """Mean and log-variance of the density; memory is [slots, parameters], one point at a time."""
     sign = 1 if alpha > 0 else -1
     place = _edges_by_posterior if sign > 0 else _edges_by_mode
     edges = place(alpha, shares, mean, log_variance)
@@ -104,12 +102,12 @@ def _quadrature(alpha: float, shares: Array, mean: Array, log_variance: Array) -
     points = jnp.asarray(np.stack([(nodes + 1) / 2, weights / 2], 1), mean.dtype)
 
     def add(carry: Any, panel: Any, point: Array) -> Any:
-        """One more point to the mass, its mean and its squared deviations (West 1979)."""
+        """Add one point to the mass, its mean and its squared deviations (West 1979)."""
         top, mass, center, spread = carry
         low, high = panel
         x = low + (high - low) * point[0]
         log_f = _log_mean(alpha, shares, _log_densities(x, mean, log_variance))
-        # masses are told as shares of the highest density met, which a float can hold
+        # masses are relative to the highest density so far, so that a float can hold them
         higher = jnp.maximum(top, log_f)
         mass, spread = (a * jnp.exp(top - higher) for a in (mass, spread))
         new = jnp.exp(log_f - higher) * (high - low) * point[1]
@@ -138,7 +136,7 @@ def _merge(alpha: float, shares: Array, mean: Array, log_variance: Array) -> Pai
     shares = shares.astype(mean.dtype).reshape((-1,) + (1,) * (mean.ndim - 1))
     if alpha == 0:
         return _closed("rkl", shares, mean, log_variance)
-    if alpha == 1:  # as "kl", but about the mean: a float holds however small a variance
+    if alpha == 1:  # as "kl", but about the mean: no small variance is rounded away
         center = (shares * mean).sum(0)
         spread = jnp.exp(log_variance) + jnp.square(mean - center[None])
         return center, jnp.log((shares * spread).sum(0))
@@ -161,9 +159,9 @@ def alpha_barycenter(
     """The alpha-barycenter of the posteriors heard and the node's own, as a Gaussian.
 
     `alpha`: 0 reverse Kullback-Leibler, 1/2 Hellinger, 1 Kullback-Leibler, or any other number.
-    `weigh`: by data size and trust unless given, as in `barycenter`. Points lie densely around
-    every posterior and between them, so that posteriors of any widths will do; an alpha just above
-    0 with posteriors more than some 20 standard deviations apart is the case they may miss.
+    `weigh`: by data size and trust unless given, as in `barycenter`. Quadrature points lie
+    densely around every posterior and between them, so that posteriors may have any widths. They
+    may miss the mass only if alpha is just above 0 and posteriors are some 20 deviations apart.
     """
     exponent = _check_alpha(alpha)
 

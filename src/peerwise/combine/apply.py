@@ -1,4 +1,4 @@
-"""What a combination rule means: for one node, and for a whole network at once.
+"""Combination rules applied to one node, and to a whole network at once.
 
 `one_node` is the definition. `network` does the same for every node of an array, slot by slot,
 so that nothing of size [nodes, slots, parameters] is ever held.
@@ -10,8 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
-
-__all__ = ["Heard", "all_finite", "network", "one_node", "take_parts"]
 
 UNROLLED = 16  # slots accumulated without a loop on a CPU: faster there up to about this many
 
@@ -30,7 +28,7 @@ def all_finite(tree: Tree) -> Array:
 def _weights(
     rule: Mean, note: Tree, inbox: Inbox, hears_itself: bool
 ) -> tuple[Array, Array, Array]:
-    """The rule's weights with empty slots silenced; a node that listens to nobody keeps its own."""
+    """Own and slot weights (0 if empty), and their sum; a node that hears nobody keeps its own."""
     own, heard = rule.weigh(note, inbox)
     heard = jnp.where(inbox.weight > 0, heard, 0)
     own = jnp.zeros_like(own) if hears_itself else own
@@ -62,11 +60,11 @@ def _add(total: Array, weight: Array, value: Array) -> Array:
 
 
 def _back(rule: Mean, own: Tree, mean: Tree, nobody: Array) -> Tree:
-    """The mean out of its chart; a node that listens to nobody has its own without the way back."""
+    """The mean mapped back; a node that hears nobody keeps its own value, skipping `chart.back`."""
     value = rule.chart.back(mean)
     if rule.total or rule.chart.back is Chart().back:
         return value
-    return jax.tree.map(lambda mine, merged: jnp.where(nobody, mine, merged), own, value)
+    return jax.tree.map(lambda before, merged: jnp.where(nobody, before, merged), own, value)
 
 
 def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
@@ -108,11 +106,11 @@ def _over_slots(rule: Slots, own: Tree, note: Tree, inbox: Inbox, hears_itself: 
     w_own, w, w_sum = _weights(Mean(rule.weigh), note, inbox, hears_itself)
     new = rule.rule(own, inbox, jnp.append(w, w_own) / w_sum)
     nobody = (w <= 0).all()
-    return jax.tree.map(lambda mine, merged: jnp.where(nobody, mine, merged), own, new)
+    return jax.tree.map(lambda before, merged: jnp.where(nobody, before, merged), own, new)
 
 
 def take_parts(method: Method, state: State, part: Tree, weight: Array) -> State:
-    """One node with what its neighbours said to it alone, summed slot by slot (`Method.take`)."""
+    """The node's state after `Method.take` of its neighbours' replies, summed slot by slot."""
 
     def leaf(parts: Array) -> Array:
         start = jnp.zeros(parts.shape[1:], parts.dtype)
@@ -177,7 +175,7 @@ def _server_weights(rule: Mean, note: Tree, notes: Tree, heard: Heard) -> tuple[
 
 
 def _server_mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
-    """One total for everybody."""
+    """New values of all nodes from one weighted mean."""
     w, w_sum = _server_weights(rule, note, notes, heard)
     nobody = (w <= 0).all()
 
@@ -201,13 +199,13 @@ def _chart_sent(rule: Mean, sent: Tree, pages: bool) -> Tree:
 def _slotwise(
     rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None
 ) -> Tree:
-    """Node after node with its slots gathered inside, so that memory is slots x parameters."""
+    """New values, node after node, each gathering its slots: memory is slots x parameters."""
 
     def node(args: Any) -> Tree:
-        mine, my_note, src, weight, age, page, part, link = args
+        value, own_note, src, weight, age, page, part, link = args
         get = (lambda a: a[src]) if page is None else (lambda a: a[page, src])
         inbox = Inbox(jax.tree.map(get, sent), jax.tree.map(get, notes), weight, age, part, link)
-        return rule(mine, my_note, inbox)
+        return rule(value, own_note, inbox)
 
     rows = (own, note, heard.src, heard.weight, heard.age, heard.page, heard.part, heard.link)
     return jax.lax.map(node, rows, batch_size=batch)
@@ -216,12 +214,12 @@ def _slotwise(
 def _server_slots(
     rule: Slots, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard
 ) -> Tree:
-    """One answer for everybody, as worked out by the first node; it has no say of its own."""
+    """New values of all nodes: one answer, computed at the first node without its own weight."""
     w, _ = _server_weights(Mean(rule.weigh), note, notes, heard)  # type: ignore[arg-type]
     nobody = (w <= 0).all()
     first, its_note = jax.tree.map(lambda a: a[:1], (own, note))
     new = _slotwise(_at_one(rule, True), first, its_note, sent, notes, heard, None)
-    return jax.tree.map(lambda mine, merged: jnp.where(nobody, mine, merged), own, new)
+    return jax.tree.map(lambda before, merged: jnp.where(nobody, before, merged), own, new)
 
 
 def _at_one(rule: Slots, hears_itself: bool) -> Any:

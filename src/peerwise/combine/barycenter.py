@@ -3,7 +3,7 @@
 "BA-BFL: Barycentric Aggregation for Bayesian Federated Learning" (Jamoussi, Serra, Stavrou,
 Kountouris): the merged posterior is the one with the least weighted divergence from those merged.
 Wherever a model has a `core.Gaussian`, a chart replaces it by arrays whose means are those of the
-barycenter; other weights, known for sure, are averaged as they are.
+barycenter; weights without a posterior are averaged as they are.
 """
 
 from collections.abc import Callable
@@ -19,26 +19,17 @@ from peerwise.core import Array, Chart, Gaussian, Mean, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = [
-    "BARYCENTERS",
-    "barycenter",
-    "barycenter_of",
-    "check_gaussians",
-    "check_variances",
-    "is_gaussian",
-]
-
 Arrays = tuple[Array, ...]
 
 
 class _Charted(NamedTuple):
-    """What stands for a Gaussian in a chart."""
+    """The arrays that represent a Gaussian in a chart."""
 
     arrays: Any
 
 
 class _Kind(NamedTuple):
-    """A chart of one Gaussian, given by mean and log-variance, and what weights are raised to."""
+    """A chart of one Gaussian (mean, log-variance), and the powers to which weights are raised."""
 
     to: Callable[[Array, Array], Arrays]
     back: Callable[..., tuple[Array, Array]]
@@ -51,12 +42,12 @@ def _natural(mean: Array, log_variance: Array) -> Arrays:
 
 
 def _moments(mean: Array, log_variance: Array) -> Arrays:
-    # the second moment in two: beside the square of a mean, a small variance would be rounded away
+    # the second moment as two terms: added to a squared mean, a small variance is rounded away
     return mean, jnp.exp(log_variance), mean * mean
 
 
 def _from_moments(mean: Array, variance: Array, square: Array) -> tuple[Array, Array]:
-    # the mean of like numbers, squared, may come out a rounding above the mean of their squares
+    # rounding may put the squared mean of equal numbers above the mean of their squares
     return mean, jnp.log(variance + jnp.maximum(square - mean * mean, 0))
 
 
@@ -70,8 +61,8 @@ BARYCENTERS: dict[str, _Kind] = {
     "rkl": _Kind(_natural, lambda shift, precision: (shift / precision, -jnp.log(precision))),
     # squared Wasserstein-2: the mean of the standard deviations
     "w2": _Kind(lambda m, v: (m, jnp.exp(v / 2)), lambda m, s: (m, 2 * jnp.log(s))),
-    # forward Kullback-Leibler: the moments of the mixture. The spread of the means is known to a
-    # rounding of their squares; `alpha_barycenter(1)` gives the same to a rounding of itself
+    # forward Kullback-Leibler: the moments of the mixture. The spread of the means is as exact as
+    # their squares; `alpha_barycenter(1)` gives the same to full precision
     "kl": _Kind(_moments, _from_moments, (1, 1, 1)),
     # empirical arithmetic aggregation: the mean of the variances
     "eaa": _Kind(lambda m, v: (m, jnp.exp(v)), lambda m, v: (m, jnp.log(v))),
@@ -126,7 +117,7 @@ def barycenter(
     *,
     divergence: Annotated[
         Literal["rkl", "w2", "kl", "eaa", "gaa", "gaa_normalised", "aalv"],
-        "what the merged posterior makes small",
+        "which divergence the merged posterior minimises",
     ] = "rkl",
     weigh: Annotated[Rule, "how posteriors are weighted"] = "data_size",
 ) -> Mean:
@@ -139,7 +130,7 @@ def barycenter(
 
 
 def check_gaussians(mean: Any, variance: Any, weights: Any) -> tuple[np.ndarray, ...]:
-    """Means [k, ...], variances and weights [k] as arrays, if they make sense."""
+    """Means [k, ...], variances and weights [k] as arrays, checked."""
     mean, variance, weights = (np.asarray(a, float) for a in (mean, variance, weights))
     if weights.ndim != 1 or mean.shape[:1] != weights.shape:
         raise BadSetting(

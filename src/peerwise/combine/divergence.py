@@ -1,6 +1,6 @@
 """How far two Gaussian posteriors are apart: `core.Gaussian` or `combine.full.FullGaussian` parts.
 
-What barycenters make least, and a measure of how well the nodes of a network agree.
+Barycenters minimise these; they also measure how well the nodes of a network agree.
 """
 
 from functools import partial
@@ -10,9 +10,7 @@ import jax.numpy as jnp
 from peerwise.combine.full import FullGaussian
 from peerwise.core import Array, Gaussian
 
-__all__ = ["kl", "reverse_kl", "squared_w2"]
-
-# products as exact as the numbers: a GPU may round factors otherwise
+# products in full precision: by default a GPU may round the factors
 _dot = partial(jnp.matmul, precision="highest")
 
 
@@ -40,7 +38,7 @@ def reverse_kl(p: Gaussian | FullGaussian, q: Gaussian | FullGaussian) -> Array:
 
 
 def squared_w2(p: Gaussian | FullGaussian, q: Gaussian | FullGaussian) -> Array:
-    """The squared Wasserstein-2 distance: the least mean square by which p is moved to q.
+    """The squared Wasserstein-2 distance: the least mean squared distance by which p is moved to q.
 
     >>> p, q = (Gaussian(jnp.zeros(2), jnp.full(2, 2 * jnp.log(sd))) for sd in (1, 3))
     >>> round(float(squared_w2(p, q)), 4)

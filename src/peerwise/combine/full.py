@@ -20,29 +20,27 @@ from peerwise.core import Array, Chart, Gaussian, Inbox, Mean, Slots, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = ["FULL", "FullGaussian", "full_barycenter", "full_barycenter_of"]
+ROUNDS = 50  # of the iteration: exact to 1e-9 where variances differ a hundred thousandfold
 
-ROUNDS = 50  # of the fixed point: to 1e-9 where variances differ a hundred thousandfold
-
-# What full_barycenter knows.
+# The divergences of `full_barycenter`.
 FULL = ("rkl", "w2", "kl")
 
 
 Function: TypeAlias = Callable[..., Any]
 
-# products as exact as the numbers: a GPU may round factors otherwise
+# products in full precision: by default a GPU may round the factors
 _dot = partial(jnp.matmul, precision="highest")
 
 
 class FullGaussian(NamedTuple):
-    """A Gaussian over a vector of weights, which may depend on each other."""
+    """A Gaussian over a vector of weights, which may be correlated."""
 
     mean: Array  # [d]
     covariance: Array  # [d, d]
 
 
 class _Charted(NamedTuple):
-    """What stands for a full Gaussian in a chart."""
+    """The arrays that represent a full Gaussian in a chart."""
 
     arrays: Any
 
@@ -56,7 +54,7 @@ def _symmetric(matrix: Array) -> Array:
 
 
 def _spectral(matrix: Array, *functions: Function) -> list[Array]:
-    """Functions of a symmetric matrix: of its eigenvalues, which rounding may leave below 0."""
+    """Functions of a symmetric matrix through its eigenvalues, negative ones (rounding) are 0."""
     values, vectors = jnp.linalg.eigh(_symmetric(matrix))
     values = jnp.maximum(values, 0)
     return [
@@ -91,7 +89,7 @@ def _moments(mean: Array, covariance: Array) -> tuple[Array, ...]:
 
 
 def _from_moments(mean: Array, covariance: Array, square: Array) -> tuple[Array, Array]:
-    # the spread of the means, which rounding must not make negative, is added to what was there
+    # adds the covariance of the means, without eigenvalues that rounding made negative
     (spread,) = _spectral(square - jnp.outer(mean, mean), lambda values: values)
     return mean, covariance + spread
 
@@ -104,7 +102,7 @@ _CHARTS: dict[str, tuple[Function, Function]] = {
 
 @cache
 def _chart(name: str) -> Chart:
-    """Full Gaussians in their chart, and independent ones in theirs."""
+    """A chart for full Gaussians and, beside them, for independent ones."""
     to_full, from_full = _CHARTS[name]
     independent = barycenter(divergence=name).chart
 
@@ -135,7 +133,7 @@ def _wasserstein(shares: Array, mean: Array, covariance: Array) -> tuple[Array, 
         mixed = _dot(inverse, weighted_mean(shares, between))
         return _symmetric(_dot(mixed, mixed.T))
 
-    # where all covariances commute, this is the barycenter
+    # the start is the barycenter already where all covariances commute
     start = weighted_mean(shares, _spectral(covariance, jnp.sqrt)[0])
     center = jax.lax.fori_loop(0, ROUNDS, once, _dot(start, start.T))
     return weighted_mean(shares, mean), center
@@ -169,15 +167,14 @@ def _check_name(name: str) -> str:
 def full_barycenter(
     *,
     divergence: Annotated[
-        Literal["rkl", "w2", "kl"], "what the merged posterior makes small"
+        Literal["rkl", "w2", "kl"], "which divergence the merged posterior minimises"
     ] = "rkl",
     weigh: Annotated[Rule, "how posteriors are weighted"] = "data_size",
 ) -> Mean | Slots:
     """The barycenter of Gaussians with full covariances, by data size and trust.
 
-    `divergence`: one of `FULL`: reverse Kullback-Leibler, squared Wasserstein-2, Kullback-Leibler. A
-    model's `FullGaussian` parts are merged so, its `core.Gaussian` parts by the same divergence,
-    and other weights are averaged. `weigh`: as in `barycenter`.
+    `divergence`: reverse KL, squared Wasserstein-2 or KL, for a model's `FullGaussian` and its
+    `core.Gaussian` parts; other weights are averaged. `weigh`: as in `barycenter`.
     """
     if divergence == "w2":
         return Slots(_wasserstein_rule, weigh.weigh)

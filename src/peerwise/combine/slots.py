@@ -11,20 +11,18 @@ from annotated_types import Ge
 from peerwise.core import Array, Inbox, Slots, Tree
 from peerwise.declare import declares
 
-__all__ = ["heard_values", "median", "trimmed_mean", "weighted_mean"]
-
 
 def heard_values(shares: Array, own: Tree, messages: Tree) -> Tree:
-    """All values [k + 1, ...], the node's own last; one without a share is put out of sight.
+    """All values [k + 1, ...], the node's own last; those of share 0 are replaced.
 
-    In its place stands the value of the largest share, so that what is worked out from it and then
-    silenced is at least finite.
+    The value of the largest share takes their place, so that whatever is computed from them before
+    the weight 0 silences it is finite.
     """
     largest = jnp.argmax(shares)
 
-    def leaf(mine: Array, theirs: Array) -> Array:
-        values = jnp.concatenate([theirs, mine[None]])
-        return jnp.where(_column(shares > 0, mine.ndim), values, values[largest][None])
+    def leaf(ours: Array, theirs: Array) -> Array:
+        values = jnp.concatenate([theirs, ours[None]])
+        return jnp.where(_column(shares > 0, ours.ndim), values, values[largest][None])
 
     return jax.tree.map(leaf, own, messages)
 

@@ -1,4 +1,4 @@
-"""DecDiff's step: where a node goes from its own value when it knows its neighbours' mean."""
+"""DecDiff's step: how far a node moves from its own value towards its neighbours' mean."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,8 +11,6 @@ from annotated_types import Ge
 from peerwise.combine.weigh import data_size
 from peerwise.core import Array, Mean, Tree
 from peerwise.declare import declares
-
-__all__ = ["Norm", "Softening", "Step", "decdiff", "toward"]
 
 Norm: TypeAlias = Annotated[
     Literal["tensor", "global"], "distance of each tensor by itself, or of all together"
@@ -28,8 +26,8 @@ Step: TypeAlias = Callable[[Tree, Tree], Tree]  # own, mean -> value
 def toward(s: float = 1.0, norm: str = "tensor") -> Step:
     """DecDiff (equation 5): own + (mean - own) / (|mean - own| + s), never past the mean.
 
-    A node at distance r moves r / (r + s) < 1 of a unit towards the mean: far ones as much as near
-    ones, so that what a node has learnt is not overwritten. `norm`: of each "tensor" by itself, or
+    A node at distance r moves r / (r + s) < 1 towards the mean: hardly more from afar than from
+    near, so that what a node has learnt is not overwritten. `norm`: of each "tensor" by itself, or
     "global" over all of them.
     """
 
@@ -40,8 +38,8 @@ def toward(s: float = 1.0, norm: str = "tensor") -> Step:
             total = sum(jax.tree.leaves(squares))
             squares = jax.tree.map(lambda _: total, squares)
 
-        def move(mine: Array, way: Array, square: Array) -> Array:
-            return mine + way / (jnp.sqrt(square) + s).astype(way.dtype)
+        def move(value: Array, way: Array, square: Array) -> Array:
+            return value + way / (jnp.sqrt(square) + s).astype(way.dtype)
 
         return jax.tree.map(move, own, apart, squares)
 

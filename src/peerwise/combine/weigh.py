@@ -15,8 +15,6 @@ from annotated_types import Gt, Le
 from peerwise.core import Array, Inbox, Mean, Slots
 from peerwise.declare import Named, declares, gives
 
-__all__ = ["Rule", "alone", "cfa", "data_size", "equal", "metropolis", "worst"]
-
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
 Share: TypeAlias = Annotated[float, Gt(0), Le(1)]
 Rule: TypeAlias = Annotated[Any, Named("rule"), "how a node combines what it heard"]
@@ -79,7 +77,7 @@ def worst(
         Literal["count", "lower", "linear", "higher"], "how the share becomes a threshold"
     ] = "count",
 ) -> Mean:
-    """Only those whose loss is at or above the value at risk, each the same (CVaR-CVaR).
+    """Equal weights for losses at or above the value at risk, none for others (CVaR-CVaR).
 
     Losses are what the senders attach and the node's own. The value at risk is the smallest of the
     ceil(alpha x heard) largest ("count"), or the (1 - alpha)-quantile of all with
@@ -110,7 +108,7 @@ def worst(
 @declares("rule", needs=("metropolis",))
 @cache
 def metropolis() -> Mean:
-    """The links' own weights; what they leave of one, lost messages included, is the node's own.
+    """The links' own weights; the node itself gets the rest to one, lost messages included.
 
     Needs links whose weights sum to at most one, as `topology.metropolis` gives them: the mixing
     matrix is then doubly stochastic and no node counts more for having more neighbours.

@@ -11,18 +11,6 @@ from pandas.api import types as dtypes
 
 from peerwise.errors import BadData
 
-__all__ = [
-    "Coded",
-    "code",
-    "distinct",
-    "factorise",
-    "gaps",
-    "in_order",
-    "read_column",
-    "spell",
-    "where",
-]
-
 Array = npt.NDArray[Any]
 MISSING = "(missing)"  # how a missing value is written where it is a category of its own
 UNKNOWN = "?"  # how many published tables write a missing value
@@ -37,8 +25,8 @@ class Coded(NamedTuple):
 
 def factorise(values: Any, missing: str | None = None) -> Coded:
     """The values as texts, in order of appearance; one spelt `missing` counts as missing."""
-    codes, found = pd.factorize(values)
-    spelt = [spell(v) for v in found]
+    codes, uniques = pd.factorize(values)
+    spelt = [spell(v) for v in uniques]
     place = {text: i for i, text in enumerate(dict.fromkeys(s for s in spelt if s != missing))}
     return Coded(np.array([*(place.get(s, -1) for s in spelt), -1])[codes], list(place))
 

@@ -9,8 +9,6 @@ import pandas as pd
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData
 
-__all__ = ["decode"]
-
 Array = npt.NDArray[Any]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILES", "NAME", "is_letters", "mended", "published"]
-
 Array = npt.NDArray[Any]
 # What `load` calls EMNIST-Letters.
 NAME = "emnist_letters"
@@ -45,9 +43,9 @@ def mended(name: str, array: Array) -> Array:
 
 
 def published(folder: Path) -> dict[str, dict[str, Any]]:
-    """The manifest entry of EMNIST-Letters by its name, where any of its files lies in the folder.
+    """The manifest entry of EMNIST-Letters by its name, if any of its files lies in the folder.
 
-    So that a copy of the published files needs no entry; a file that is lost is told on loading.
+    A copy of the published files thus needs no entry; `load` reports a file that is missing.
     """
     here = {place: sum((folder / place / file).is_file() for file in FILES) for place in PLACES}
     place = max(PLACES, key=here.__getitem__)

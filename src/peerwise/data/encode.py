@@ -26,8 +26,6 @@ from peerwise.data.scaling import rescaled
 from peerwise.data.schema import KINDS, Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 
-__all__ = ["Encoded", "encode", "encode_rows"]
-
 Array = npt.NDArray[Any]
 Dropped = list[tuple[str, str]]
 Typing = str | Mapping[str, str]
@@ -68,8 +66,8 @@ def encode(
     "?" is missing too, except under "category", where it is a category like any other.
 
     A column whose values are all equal, gaps aside, is dropped. Under a given `schema` columns
-    are found by name and standardised by its center and scale, others are ignored, and what the
-    schema cannot hold is NaN where it allows missing values and an error where it does not.
+    are found by name and standardised by its center and scale, others are ignored, and a
+    value that the schema does not know is NaN if it allows missing values and an error if not.
     """
     if missing not in TREATMENTS:
         raise UnknownName("treatment of missing values", missing, TREATMENTS)
@@ -102,7 +100,7 @@ def encode(
 def encode_rows(frame: pd.DataFrame, schema: Schema) -> Array:
     """Rows of a frame as numbers under a schema; columns are found by name, others are ignored.
 
-    What the schema cannot hold is NaN where it allows missing values and an error where not.
+    A value that the schema does not know is NaN if it allows missing values and an error if not.
     """
     table = Table("the rows", frame, np.zeros(0, object), schema.target)
     return rescaled(_under(schema, table, _columns(table), "category"), *_units(schema))
@@ -141,7 +139,7 @@ def _known(names: Iterable[str], columns: Iterable[str]) -> None:
 
 
 def _declared(table: Table, typing: Typing, columns: Iterable[str]) -> dict[str, str] | None:
-    """The kinds that are told and not found from the values; None for the rule "distinct"."""
+    """The kinds that the source or the caller declares; None for the rule "distinct"."""
     if typing == "distinct":
         return None
     if isinstance(typing, str) and typing != "manifest":

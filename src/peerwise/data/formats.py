@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 from peerwise.data import emnist
 from peerwise.errors import BadFile, PeerwiseError
 
-__all__ = ["idx_parts", "read_columns", "read_frame", "read_npz", "sheet_parts"]
-
 Array = npt.NDArray[Any]
 SPLITS = ("train", "test")
 TABULAR = (".csv", ".parquet")
@@ -52,7 +50,7 @@ def read_columns(path: Path) -> tuple[list[str], str]:
 
 
 def read_frame(path: Path, columns: Sequence[str], sep: str) -> pd.DataFrame:
-    """The named columns of a table; `sep` is what `read_columns` told, "" for Parquet."""
+    """The named columns of a table; `sep` is the separator from `read_columns`, "" for Parquet."""
     with _reading(path):
         if not sep:
             return pd.read_parquet(path, columns=list(columns))
@@ -61,9 +59,9 @@ def read_frame(path: Path, columns: Sequence[str], sep: str) -> pd.DataFrame:
         unknown = frame[name] == "?"
         if unknown.any():
             # a CSV file has no types: "?" among numbers alone is a missing number, not a category
-            told = frame[name].mask(unknown)
-            numbers = pd.to_numeric(told, errors="coerce")
-            if numbers.notna().any() and numbers.notna().equals(told.notna()):
+            known = frame[name].mask(unknown)
+            numbers = pd.to_numeric(known, errors="coerce")
+            if numbers.notna().any() and numbers.notna().equals(known.notna()):
                 frame[name] = numbers
     return frame
 
@@ -85,9 +83,9 @@ def _csv(path: Path, sep: str, **options: Any) -> pd.DataFrame:
 
 
 def _of_split(paths: list[Path], split: str) -> list[Path]:
-    found = [p for p in paths if _split(p) == split]
+    chosen = [p for p in paths if _split(p) == split]
     # train_10 comes after train_2
-    return sorted(found, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
+    return sorted(chosen, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
 
 def _split(path: Path) -> str:
@@ -101,11 +99,11 @@ def idx_parts(paths: list[Path]) -> dict[str, tuple[Array, Array]]:
     """Images [m, ...] and labels [m] of the train and the test part, from idx files."""
     parts = {}
     for split in SPLITS:
-        found = _of_split(paths, split)
-        pair = [[p for p in found if word in p.name] for word in ("images", "labels")]
-        if found and any(len(side) != 1 for side in pair):
+        files = _of_split(paths, split)
+        pair = [[p for p in files if word in p.name] for word in ("images", "labels")]
+        if files and any(len(side) != 1 for side in pair):
             raise BadFile(f"the {split} part must be one file of images and one of labels")
-        if found:
+        if files:
             parts[split] = (_idx(pair[0][0]), _idx(pair[1][0]))
     return parts
 
@@ -145,7 +143,7 @@ def _tiles(path: Path, shape: tuple[int, ...]) -> Array:
     limit = Image.MAX_IMAGE_PIXELS
     with _reading(path):
         try:
-            # the limit guards against surprises; a sheet of thousands of tiles is none
+            # the limit guards against decompression bombs; a sheet is meant to be large
             Image.MAX_IMAGE_PIXELS = None
             with Image.open(path) as image:
                 sheet = np.asarray(image.convert("RGB" if len(shape) == 3 else "L"))

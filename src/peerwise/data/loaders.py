@@ -22,8 +22,6 @@ from peerwise.data.formats import (
 from peerwise.data.manifest import Entry
 from peerwise.errors import BadFile, BadSetting, UnknownName
 
-__all__ = ["Table", "available", "load"]
-
 Array = npt.NDArray[Any]
 LABEL = "label"  # the target's name where the source has none
 
@@ -52,7 +50,7 @@ def load(name: str | Path, *, folder: str | Path | None = None, target: str | No
     """The data set of that name in the folder, at that path, bundled, or "openml:NAME_OR_ID".
 
     The folder is `folder` or the one the environment variable PEERWISE_DATA names, and its sets
-    go before bundled ones. A file needs `target`; elsewhere it replaces the source's own.
+    come before bundled ones. A file needs `target`; elsewhere it replaces the source's own.
     "emnist_letters" needs no manifest, only its published files in the folder or in emnist/.
 
     >>> load("iris").frame.shape
@@ -97,8 +95,8 @@ def available(folder: str | Path | None = None) -> list[dict[str, Any]]:
 
 
 def _texts(values: Any) -> Array:
-    codes, found = factorise(values)
-    return np.array([*found, None], dtype=object)[codes]
+    codes, texts = factorise(values)
+    return np.array([*texts, None], dtype=object)[codes]
 
 
 def _summary(entry: Entry) -> tuple[Any, ...]:
@@ -144,8 +142,8 @@ def _listed(home: Path, entry: Entry, target: str | None) -> Table:
         )
     table = readers[kind](manifest.whole_files(home, entry), entry, target)
     if entry.get("rows", len(table.labels)) != len(table.labels):
-        told, found = entry["rows"], len(table.labels)
-        raise BadFile(f"'{table.name}' has {found} rows and the manifest tells {told}")
+        listed, rows = entry["rows"], len(table.labels)
+        raise BadFile(f"'{table.name}' has {rows} rows and the manifest tells {listed}")
     return table
 
 
@@ -242,7 +240,7 @@ def _openml(name: str, target: str | None) -> Table:
     which = {"data_id": int(name)} if name.isdecimal() else {"name": name}
     try:
         with warnings.catch_warnings():
-            # one error at the end says it; warnings about the data set itself stay
+            # the BadFile below reports it; warnings about the data set itself stay
             warnings.filterwarnings("ignore", message="A network error occurred")
             bunch = datasets.fetch_openml(**which, target_column=None, as_frame=True, n_retries=1)
     except OSError as error:

@@ -10,8 +10,6 @@ from typing import Any
 from peerwise.data.emnist import published
 from peerwise.errors import BadFile, UnknownName
 
-__all__ = ["find_folder", "read_manifest", "verify"]
-
 FOLDER_VARIABLE = "PEERWISE_DATA"
 MANIFEST = "MANIFEST.json"
 FORMAT_VERSION = 1
@@ -32,7 +30,7 @@ def find_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def read_manifest(folder: Path) -> dict[str, Entry]:
-    """The entries of the folder's manifest by name, after published files that need none."""
+    """The entries of the folder's manifest by name, and of published files that need none."""
     path, unlisted = folder / MANIFEST, published(folder)
     if not path.is_file():
         if unlisted:
@@ -86,16 +84,16 @@ def feature_columns(entry: Entry, columns: Iterable[str]) -> list[str]:
 
 
 def whole_files(folder: Path, entry: Entry) -> list[Path]:
-    """The paths of an entry's files, each there and of the size that the manifest tells."""
+    """The paths of an entry's files, each there and of the size that the manifest gives."""
     paths = []
     for part in _parts(entry):
         path = folder / part["file"]
         if not path.is_file():
             by = f"which {MANIFEST} lists for" if entry.get("listed", True) else "a file of"
             raise BadFile(f"'{path}', {by} '{entry['name']}', is not there; copy it there")
-        size, told = path.stat().st_size, part.get("bytes")
-        if told is not None and size != told:
-            raise BadFile(f"'{path}' has {size} bytes and should have {told}; copy it again")
+        size, expected = path.stat().st_size, part.get("bytes")
+        if expected is not None and size != expected:
+            raise BadFile(f"'{path}' has {size} bytes and should have {expected}; copy it again")
         paths.append(path)
     return paths
 
@@ -112,14 +110,14 @@ def verify(name: str, folder: str | Path | None = None) -> list[tuple[str, bool]
 
 
 def _verified(home: Path, name: str, part: Entry) -> tuple[str, bool]:
-    told, path = part.get("sha256"), home / part["file"]
-    if not isinstance(told, str):
+    sha256, path = part.get("sha256"), home / part["file"]
+    if not isinstance(sha256, str):
         raise BadFile(f"{MANIFEST} has no sha256 for '{part['file']}' of '{name}'; add it")
     if not path.is_file():
         return part["file"], False
     try:
         with path.open("rb") as stream:
-            return part["file"], hashlib.file_digest(stream, "sha256").hexdigest() == told.lower()
+            return part["file"], hashlib.file_digest(stream, "sha256").hexdigest() == sha256.lower()
     except OSError as error:
         raise BadFile(f"cannot read '{path}': {error}") from error
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 from peerwise.data.schema import Schema
 from peerwise.errors import BadData
 
-__all__ = ["rescaled", "standardise"]
-
 Array = npt.NDArray[Any]
 BLOCK = 64  # columns worked on at once, so that double precision needs little memory
 
@@ -23,10 +21,10 @@ def standardise(x: Array, schema: Schema, rows: Array | None = None) -> tuple[Ar
     """
     if x.ndim != 2 or x.shape[1] != len(schema.features):
         raise BadData(f"x has shape {x.shape} and the schema {len(schema.features)} features")
-    told = x if rows is None else x[rows]
-    if len(told) == 0:
+    sample = x if rows is None else x[rows]
+    if len(sample) == 0:
         raise BadData("there are no rows to take center and scale from")
-    center, scale = _moments(told)
+    center, scale = _moments(sample)
     numeric = np.array([f.kind == "numeric" for f in schema.features], dtype=bool)
     center, scale = np.where(numeric, center, 0.0), np.where(numeric, scale, 1.0)
     good = np.isfinite(center) & np.isfinite(scale)

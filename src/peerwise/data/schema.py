@@ -9,8 +9,6 @@ from typing import Any, NoReturn, Self
 
 from peerwise.errors import BadFile
 
-__all__ = ["Feature", "Schema"]
-
 KINDS = ("numeric", "categorical")
 
 
@@ -71,16 +69,16 @@ class Schema:
     def difference(self, other: "Schema") -> str | None:
         """A sentence that names the first difference, None when the schemas are equal."""
         names = [f.name for f in self.features], [f.name for f in other.features]
-        if found := _first("feature", *names):
-            return found
+        if sentence := _first("feature", *names):
+            return sentence
         for a, b in zip(self.features, other.features, strict=True):
             for field in ("kind", "center", "scale"):
                 if getattr(a, field) != getattr(b, field):
                     return _sentence(f"the {field} of feature '{a.name}'", *_both(a, b, field))
-            if found := _first(f"feature '{a.name}': category", a.categories, b.categories):
-                return found
-        if found := _first("class", self.classes, other.classes):
-            return found
+            if sentence := _first(f"feature '{a.name}': category", a.categories, b.categories):
+                return sentence
+        if sentence := _first("class", self.classes, other.classes):
+            return sentence
         for field in ("target", "missing"):
             if getattr(self, field) != getattr(other, field):
                 return _sentence(f"'{field}'", *_both(self, other, field))
@@ -92,9 +90,9 @@ def _both(a: object, b: object, field: str) -> tuple[str, str]:
 
 
 def _first(what: str, a: Sequence[str], b: Sequence[str]) -> str | None:
-    for i, (mine, theirs) in enumerate(zip_longest(a, b)):
-        if mine != theirs:
-            here, there = ("absent" if v is None else repr(v) for v in (mine, theirs))
+    for i, (ours, theirs) in enumerate(zip_longest(a, b)):
+        if ours != theirs:
+            here, there = ("absent" if v is None else repr(v) for v in (ours, theirs))
             return _sentence(f"{what} {i}", here, there)
     return None
 

@@ -31,8 +31,6 @@ from peerwise.shards import roomy
 from peerwise.update.expectation import em
 from peerwise.update.stopping import calibrated
 
-__all__ = ["RiskCalibratedClassifier", "Tabular"]
-
 Array = npt.NDArray[Any]
 
 

@@ -17,8 +17,6 @@ from sklearn.utils.validation import (
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 
-__all__ = ["as_columns", "encoded", "learn_schema"]
-
 Array = npt.NDArray[Any]
 
 

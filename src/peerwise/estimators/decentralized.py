@@ -29,8 +29,6 @@ from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.topology import Topology
 
-__all__ = ["DecentralizedClassifier"]
-
 Array = npt.NDArray[Any]
 RECORDS = 12  # rounds in the history, spread over the run
 

@@ -20,8 +20,6 @@ from peerwise.runtime import cast, precision_of
 from peerwise.shards import roomy
 from peerwise.topology import Topology
 
-__all__ = ["NetworkModel"]
-
 Array = npt.NDArray[Any]
 
 

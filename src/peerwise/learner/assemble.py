@@ -25,8 +25,6 @@ from peerwise.privacy.budget import Budget
 from peerwise.shards import Shards, pack, pooled
 from peerwise.topology import Topology
 
-__all__ = ["Assembled", "assemble", "make_links", "offered", "probe_of"]
-
 
 class Assembled(NamedTuple):
     """Everything that a runtime needs for one repetition."""
@@ -43,10 +41,10 @@ class Facts(dict[str, Any]):
 
     def __init__(self, known: dict[str, Any], makers: dict[str, Callable[[], Any]]):
         super().__init__(known)
-        self._makers = makers
+        self.makers = makers
 
     def __missing__(self, name: str) -> Any:
-        self[name] = self._makers[name]()  # KeyError: not known here
+        self[name] = self.makers[name]()  # KeyError: not known here
         return self[name]
 
 
@@ -80,14 +78,18 @@ def make_links(cell: Cell, world: World) -> Topology:
     return topology.metropolis(links) if "metropolis" in needs("method", cell["method"]) else links
 
 
-def assemble(cell: Cell, world: World, degree: int | None = None) -> Assembled:
+def assemble(
+    cell: Cell, world: World, degree: int | None = None, shards: Shards | None = None
+) -> Assembled:
     """Method, shards, links, channel and probe of a cell for the rows of a world.
 
     `degree`: the most neighbours of a node, where it is known to be more than these links have.
+    `shards`: the rows as they are packed, where other repetitions are to have the same shapes.
     """
-    known = cell.method
-    deal = pooled if known.traits.place == "pooled" else pack
-    shards, links = deal(world.x, world.y, world.owned), make_links(cell, world)
+    if shards is None:
+        deal = pooled if cell.method.traits.place == "pooled" else pack
+        shards = deal(world.x, world.y, world.owned)
+    links = make_links(cell, world)
     facts = facts_of(cell, world, shards, links, degree)
     method = build("method", cell["method"], facts)
     channel = build("channel", cell["network"]["channel"], facts) if "network" in cell else None
@@ -116,14 +118,17 @@ def facts_of(
         facts["rows"] = world.rows
     if world.x_test is not None:
         facts |= {"x_test": world.x_test, "y_test": world.y_test}
-    makers: dict[str, Callable[[], Any]] = {"net": lambda: _net(cell, made)}
+        # a metric may look at the nodes' own rows
+        facts |= {"x": world.x, "y": world.y, "owned": world.owned}
+    made = Facts(facts, {})
+    makers = made.makers
+    makers["net"] = lambda: _net(cell, made)
     if "model" in cell:
         makers["model"] = lambda: _model(cell, world, shards, links, made)
     if "privacy" in cell:
         makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell)}
     if cell.method.traits.place == "pooled":
         makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
-    made = Facts(facts, makers)
     return made
 
 
@@ -133,8 +138,8 @@ def _net(cell: Cell, facts: Facts) -> Net:
         return net
     if not callable(net):
         raise BadSetting(
-            f"net '{cell['net']['name']}' must return a function from a key to an equinox module, or "
-            f"a peerwise.nets.Net, got {type(net)}"
+            f"net '{cell['net']['name']}' must return a function from a key to an equinox module, "
+            f"or a peerwise.nets.Net, got {type(net)}"
         )
     return network_of(net, math.prod(facts["shape"]), facts["classes"])
 

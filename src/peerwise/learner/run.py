@@ -13,9 +13,8 @@ from peerwise.learner.assemble import Assembled, assemble, make_links
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World, drawn
 from peerwise.runtime import cast, precision_of
+from peerwise.shards import pack_alike
 from peerwise.simulate import simulate
-
-__all__ = ["Outcome", "assembled", "recorded", "run"]
 
 EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
@@ -49,7 +48,12 @@ def assembled(cell: Cell) -> tuple[list[World], list[Assembled]]:
     if "network" in cell and cell["network"]["fixed"]:
         worlds = [w._replace(seed=worlds[0].seed) for w in worlds]
     degree = max(make_links(cell, w).slots for w in worlds)
-    return worlds, [assemble(cell, w, degree) for w in worlds]
+    if cell.method.traits.place == "pooled":
+        return worlds, [assemble(cell, w, degree) for w in worlds]
+    # of equal shapes, so that repetitions run side by side
+    packed = pack_alike([w.x for w in worlds], [w.y for w in worlds], [w.owned for w in worlds])
+    pairs = zip(worlds, packed, strict=True)
+    return worlds, [assemble(cell, w, degree, shards) for w, shards in pairs]
 
 
 def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:

@@ -26,19 +26,6 @@ from peerwise.declare import (
 )
 from peerwise.errors import BadSetting, UnknownName
 
-__all__ = [
-    "NAMED",
-    "SECTIONS",
-    "Cell",
-    "Data",
-    "Network",
-    "Privacy",
-    "Run",
-    "Split",
-    "cell",
-    "expand",
-]
-
 
 class Data(NamedTuple):
     """Which rows there are and how they are read."""
@@ -288,8 +275,9 @@ def _labels(path: tuple[str, ...], values: list[Any]) -> list[str]:
         str(v.get("label") or v.get("name", v)) if isinstance(v, Mapping) else str(v)
         for v in values
     ]
+    twice = {label for label in labels if labels.count(label) > 1}
     for i, value in enumerate(values):
-        if isinstance(value, Mapping) and labels.count(labels[i]) > 1 and "label" not in value:
+        if isinstance(value, Mapping) and labels[i] in twice and "label" not in value:
             rest = ", ".join(f"{k} = {v}" for k, v in value.items() if k != "name")
             labels[i] += f" ({rest})" if rest else ""
     if len(set(labels)) < len(labels):
@@ -320,8 +308,8 @@ def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
             continue
         others = [n for n, d in declared("method").items() if name not in _unread(d)]
         raise BadSetting(
-            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such as "
-            f"{', '.join(others[:3])}"
+            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such "
+            f"as {', '.join(others[:3])}"
         )
     given = _table("network", raw.get("network", {}))
     if "topology" in given and all(

@@ -14,8 +14,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.learner.sections import Cell
 from peerwise.methods.baselines import one_hot
 
-__all__ = ["World", "as_read", "drawn", "is_plain"]
-
 
 class World(NamedTuple):
     """The rows of one repetition, and what is known of the network beside them."""
@@ -42,11 +40,17 @@ def is_plain(cell: Cell) -> bool:
 
 @lru_cache(maxsize=4)
 def _encoded(
-    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...]
+    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...], whole: bool
 ) -> tuple[data.Encoded, tuple[int, ...]]:
+    """A table as numbers, and the shape of its rows; `whole` images keep constant pixels."""
     table = data.load(source, target=target)
     encoded = data.encode(table, typing=typing, missing=missing, drop=drop)
-    return encoded, np.shape(table.frame)[1:]
+    shape = np.shape(table.frame)[1:]
+    if whole and encoded.dropped and len(shape) > 1:
+        pixels = tuple(data.Feature(f"f{j}", "numeric") for j in range(math.prod(shape)))
+        schema = replace(encoded.schema, features=pixels)
+        encoded = data.encode(table, missing=missing, schema=schema)
+    return encoded, shape
 
 
 def drawn(cell: Cell, repetition: int) -> World:
@@ -59,7 +63,8 @@ def drawn(cell: Cell, repetition: int) -> World:
     before do not matter.
     """
     d, s, seed = cell["data"], cell["split"], cell["run"]["seed"]
-    encoded, shape = _encoded(d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"]))
+    reading = d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"])
+    encoded, shape = _encoded(*reading, d["scale"] != "each")
     pool, test = _test_rows(cell, encoded, repetition)
     wanted = len(pool) if s["rows"] == "all" else s["nodes"] * s["rows"]
     rng = np.random.default_rng([seed, repetition, 1])
@@ -164,8 +169,8 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     seen = x[:m]
     center, spread = (seen.mean(), seen.std()) if scale == "all" else (0.0, seen.max())
     units = np.full(x.shape[1], center), np.full(x.shape[1], spread or 1.0)
-    given = {"center": float(center), "scale": float(spread or 1.0)}
-    features = tuple(replace(f, **given) for f in schema.features)
+    unit = float(center), float(spread or 1.0)
+    features = tuple(replace(f, center=unit[0], scale=unit[1]) for f in schema.features)
     return rescaled(x, *units), replace(schema, features=features)
 
 

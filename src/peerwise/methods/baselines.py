@@ -1,4 +1,4 @@
-"""scikit-learn's classifiers on the pooled rows: what ours are measured beside."""
+"""scikit-learn's classifiers on the pooled rows, for comparison with ours."""
 
 import warnings
 from collections.abc import Sequence
@@ -12,8 +12,6 @@ from peerwise.combine.weigh import alone
 from peerwise.core import Array, Message, Method, Shard, State, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadData
-
-__all__ = ["Pooled", "gaussian_nb", "logistic_regression", "one_hot", "sklearn_lda", "sklearn_qda"]
 
 
 class Pooled(NamedTuple):
@@ -70,7 +68,7 @@ def logistic_regression(pooled: Pooled) -> Method:
 def _fitted(classifier: Any, pooled: Pooled) -> Method:
     """A method that learns nothing and predicts as a classifier fitted to the pooled rows."""
     with warnings.catch_warnings():
-        # one-hot columns are collinear by nature, which the discriminants say every time
+        # the discriminants warn of collinear columns, which one-hot ones always are
         warnings.simplefilter("ignore")
         try:
             classifier.fit(pooled.x.astype(float), pooled.y)

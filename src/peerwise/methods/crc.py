@@ -21,8 +21,6 @@ from peerwise.errors import BadSetting
 from peerwise.models.family import Model, log_posterior, statistics
 from peerwise.update.calibrate import calibrate, soft_error
 
-__all__ = ["Rate", "SampleSize", "crc", "isolated", "isolated_ml", "ml", "rc", "sample_size"]
-
 gives("method", Method)
 
 Rate: TypeAlias = Annotated[float, Gt(0), "learning rate; m0 is then rows / (lr nodes)"]
@@ -34,7 +32,7 @@ Start: TypeAlias = Annotated[Literal["uniform", "ml"], "where calibration starts
 
 
 def sample_size(m0: float | None, lr: float, rows: int | None, nodes: int | None) -> float:
-    """m0 as given, or the one that moves the statistics of a mean node by lr a round."""
+    """m0 if given, else the one with which a mean node moves its statistics by lr a round."""
     if m0 is not None:
         return m0
     if rows is None or nodes is None or min(rows, nodes) < 1:
@@ -48,7 +46,7 @@ def sample_size(m0: float | None, lr: float, rows: int | None, nodes: int | None
 def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule: Any) -> Method:
     """Calibration of statistics between neighbours, from `start(shard)`."""
     update = calibrate(model, iterations)
-    # the loss costs a pass over the rows, so that only a rule that reads it is told
+    # the loss costs a pass over the rows, so that it is sent only if the rule reads it
     notes = ("size", "loss") if getattr(rule.weigh, "note", None) == "loss" else ("size",)
 
     def seen(value: Tree, shard: Shard) -> dict[str, Array]:
@@ -85,7 +83,7 @@ def crc(
     iterations: Iterations = 1,
     rule: Rule = "equal",
 ) -> Method:
-    """CRC: average what the neighbours say, then calibrate on one's own rows.
+    """CRC: average the neighbours' statistics, then calibrate them on the node's own rows.
 
     `m0` is the equivalent sample size of the statistics, their inertia: a node of m_v rows moves
     them by m_v / m0. Without it `lr` and the network's `rows` and `nodes` give it.
@@ -107,7 +105,7 @@ def _own_start(model: Model, lr: float, start: str) -> Callable[[Shard], Tree]:
     def make(shard: Shard) -> Tree:
         if start == "ml":
             return jax.tree.map(lambda sums: sums / lr, statistics(model, *shard))
-        rows = jnp.maximum(shard.weight.sum(), 1)  # a node without rows starts somewhere too
+        rows = jnp.maximum(shard.weight.sum(), 1)  # a node without rows needs a start too
         return model.uniform(rows / lr, shard.x.dtype)
 
     return make
@@ -118,7 +116,7 @@ def _own_start(model: Model, lr: float, start: str) -> Callable[[Shard], Tree]:
 def isolated(
     model: Model, *, lr: Rate = 0.05, iterations: Iterations = 1, start: Start = "uniform"
 ) -> Method:
-    """Every node calibrates alone, whatever the network: what joining it should improve upon."""
+    """Every node calibrates alone, whatever the network: the baseline that joining should beat."""
     return _method(model, _own_start(model, lr, start), iterations, alone())
 
 

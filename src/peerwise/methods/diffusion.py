@@ -3,7 +3,7 @@
 "Risk-Aware Decentralized Federated Learning with Intermittent Communications" (Theodoropoulos,
 Mavrokefalidis, Berberidis), called CVaR-CTA: nodes combine what they heard, then adapt; the
 risk-aware variants train on the conditional value at risk, and may combine only the models that
-are worst off. Weights are those of what was heard: a lost message leaves no hole.
+are worst off. Weights are normalised over the messages heard, so that none is missing.
 """
 
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
@@ -19,8 +19,6 @@ from peerwise.update.losses import LossOption
 from peerwise.update.risk import tail
 from peerwise.update.training import Training
 
-__all__ = ["RiskOptions", "average_cvar", "cta", "cvar_cvar"]
-
 Order: TypeAlias = Annotated[Literal["cta", "atc"], "combine then adapt, or adapt then combine"]
 DIFFUSION = Training(steps=10, batch=100, momentum=0.0)
 
@@ -30,7 +28,7 @@ class RiskOptions(NamedTuple):
 
     alpha: Annotated[float, Gt(0), Le(1), "the share of worst losses"] = 0.3
     smooth: Annotated[bool, "softplus instead of the positive part"] = True
-    gamma: Annotated[float, Ge(0), Le(1), "share of the mean in what is made small"] = 0.0
+    gamma: Annotated[float, Ge(0), Le(1), "share of the mean in the objective"] = 0.0
     lr_t: Annotated[float | None, Gt(0), "learning rate of the threshold; none: lr"] = None
 
     def objective(self) -> dict[str, Any]:
@@ -49,10 +47,10 @@ def cta(
     loss: LossOption = "cross_entropy",
     training: Training = DIFFUSION,
 ) -> Method:
-    """Combine then adapt: the mean of oneself and all neighbours heard, then local steps.
+    """Combine then adapt: the mean of the node and all neighbours heard, then local steps.
 
-    `order="atc"` (adapt then combine) trains before it first speaks; read it after "combine".
-    `rule`: another rule of combination, e.g. "metropolis". All nodes begin alike.
+    `order="atc"` (adapt then combine) trains before its first message; measure it after "combine".
+    `rule`: another rule of combination, e.g. "metropolis". All nodes start with the same weights.
     """
     return _diffusion(net, loss, order, rule, training)
 
@@ -87,9 +85,9 @@ def cvar_cvar(
     loss: LossOption = "cross_entropy",
     training: Training = DIFFUSION,
 ) -> Method:
-    """As `average_cvar`, and only the models of the worst losses heard are combined (eq. 10).
+    """As `average_cvar`, combining only the models of the worst losses heard (eq. 10).
 
-    A node tells its loss with its weights. alpha = 1 is `cta`.
+    A node sends its loss with its weights. alpha = 1 is `cta`.
     """
     rule = worst(alpha=risk.alpha, quantile=quantile)
     return _diffusion(net, loss, order, rule, training, **risk.objective())

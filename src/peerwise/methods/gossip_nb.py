@@ -24,9 +24,7 @@ from peerwise.privacy.budget import Queries, check_epsilon, scales, split
 from peerwise.privacy.mechanism import laplace
 from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
 
-__all__ = ["clamped", "federated_nb", "gossip_nb", "never_silent", "release"]
-
-CLAMP = 1e-6  # what counts are clamped to at a node, where that is asked for
+CLAMP = 1e-6  # the least count that a node sends, with `clamp_at_node`
 Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
 
 
@@ -47,7 +45,7 @@ def release(
     or "bounded" with public `bounds` (low, high), to which numbers are clipped. `budget`: how it
     is split, "even" (equation 16) or "optimal". Every class is noised, also one that the node
     lacks. `clamp_at_node` makes counts positive before they are sent, as the authors' code does;
-    otherwise sums stay unbiased and only the model that is built of them is kept possible.
+    otherwise sums stay unbiased, and only the model built from them is made valid.
     """
     if model.name != "naive_bayes" or not model.cardinalities:
         raise BadSetting(f"noise is for the statistics of naive_bayes, not of {model.name}")
@@ -84,27 +82,27 @@ def release(
             return exact, {"size": size, "noise": zero, "epsilon": zero + jnp.inf}
         which, noise = jax.random.split(key)
         u = jax.random.uniform(which, (), jnp.float32).astype(exact.dtype)
-        mine = low_e * (high_e / low_e) ** u
+        drawn = low_e * (high_e / low_e) ** u
         if public is None:
             reach = never_silent(
                 local(x, shard.y, shard.weight, model.cardinalities, model.classes)
             )
         else:
             reach = jnp.broadcast_to(jnp.asarray(public, exact.dtype)[None], exact.shape)
-        scale = scales(reach.astype(exact.dtype), jnp.asarray(share, exact.dtype), queries) / mine
+        scale = scales(reach.astype(exact.dtype), jnp.asarray(share, exact.dtype), queries) / drawn
         noisy = exact + laplace(noise, scale, jnp.float32).astype(exact.dtype)
         if clamp_at_node:
             noisy = clamped(noisy, queries)
         apart = jnp.where(exact != 0, jnp.abs(noisy - exact) / jnp.abs(exact), 0)
-        return noisy, {"size": size, "noise": apart.sum(), "epsilon": mine}
+        return noisy, {"size": size, "noise": apart.sum(), "epsilon": drawn}
 
     return draw
 
 
 def never_silent(reach: Array) -> Array:
-    """Local sensitivities [..., c, q] with those of a class that a node lacks at its others'.
+    """Local sensitivities [..., c, q]; a class that the node lacks gets those of its other classes.
 
-    Else the sums of such a class would go out as exact zeros and tell that it is lacking.
+    Otherwise the sums of such a class would be sent as exact zeros and reveal that it is absent.
     """
     others = reach.max(-2, keepdims=True)
     return jnp.where(reach > 0, reach, jnp.where(others > 0, others, 1))
@@ -123,7 +121,7 @@ def federated_nb(
     draw: Release | None = None,
     *,
     most_noise: Annotated[
-        float | None, Gt(0), "nodes of a higher relative error are left out; an oracle's choice"
+        float | None, Gt(0), "nodes of a higher relative error are left out; needs an oracle"
     ] = None,
 ) -> Method:
     """Federated naive Bayes: the server adds up the nodes' releases (Algorithm 3), in one round.
@@ -173,7 +171,7 @@ def gossip_nb(
     (equation 25: numbers grow until they overflow); "push_sum" (Kempe, Dobra and Gehrke 2003:
     half of sum and weight goes to the peer; exact without loss, for `topology.pushes`);
     "cumulative" (push-sum on a fixed graph of at most `degree` neighbours whose messages carry
-    all that was ever given: a lost one only delays); "relay" (the sum itself along a tree that
+    all that was given so far: a lost one only delays); "relay" (the sum itself along a tree that
     neighbours agree upon: exact after a few diameters, `relaying`; not the paper's).
     """
     draw = draw or release(model)
@@ -278,7 +276,7 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
         return {**value, **mass, "got": got, "neighbours": neighbours}
 
     def adapt(key: Array, state: State, shard: Shard) -> State:
-        """Give every neighbour its share of what is here."""
+        """Give every neighbour its share of this node's mass."""
         value = state.value
         gift = {k: relaying.rounded(share * value[k]) for k in ("estimate", "count")}
         given = jax.tree.map(jnp.add, value["given"], gift)

@@ -1,9 +1,9 @@
-"""Neural networks between neighbours: train on one's own rows, combine with the neighbours'.
+"""Neural networks between neighbours: nodes train on their own rows and combine their weights.
 
 "Coordination-free decentralised federated learning on complex networks: overcoming heterogeneity"
 (Valerio, Boldrini, Passarella, Kertesz, Karsai, Iniguez): DecDiff with a virtual teacher, and the
-methods that it is compared with. A round is: tell the neighbours one's weights, combine, train.
-A node trains once before the first round.
+methods that it is compared with. In a round a node sends its weights, combines
+what it heard, and trains. A node trains once before the first round.
 """
 
 from dataclasses import replace
@@ -20,17 +20,13 @@ from peerwise.combine.weigh import Rule, alone, data_size
 from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.nets.net import Net, log_probabilities
-from peerwise.update.gradient import gradient
 from peerwise.update.losses import Loss, LossOption
+from peerwise.update.objective import gradient
 from peerwise.update.sgd import trainer
 from peerwise.update.training import Trained, Training
 
-__all__ = [
-    "Start", "cfa", "cfa_ge", "decavg", "decdiff", "fedavg", "isolated_net", "pooled_net", "trained"
-]  # fmt: skip
-
 Start: TypeAlias = Annotated[
-    Literal["own", "common"], "whether nodes begin with weights of their own or the same"
+    Literal["own", "common"], "whether nodes start from their own weights or from the same"
 ]
 Epsilon: TypeAlias = Annotated[
     float | None, Gt(0), Le(1), "share of the way to the mean; none: 1 / (neighbours heard)"
@@ -50,7 +46,7 @@ def decavg(
 
     With weights of their own to start from (start="own") the paper calls it DecHetero. Equation 4
     divides twice; this is the weighted mean that is meant. On a complete graph it is FedAvg. With
-    another `rule` it is any decentralised averaging of nets: "median", "trimmed_mean", "metropolis".
+    another `rule` ("median", "metropolis") it is any decentralised averaging of nets.
     """
     return trained(net, loss, rule, start, training)
 
@@ -122,17 +118,17 @@ def cfa_ge(
     smoothing: Annotated[
         float | None, Gt(0), Le(1), "share of the newest in their moving average; none: no average"
     ] = None,
-    rows: Annotated[int | None, Ge(1), "rows that a neighbour uses for a gradient at most"] = None,
+    rows: Annotated[int | None, Ge(1), "most rows that a neighbour uses for a gradient"] = None,
     start: Start = "own",
     loss: LossOption = "cross_entropy",
     training: Training = Training(),
 ) -> Method:
-    """CFA with gradient exchange: neighbours return gradients of one's model on their rows.
+    """CFA with gradient exchange: neighbours return gradients of a node's model on their rows.
 
-    Savazzi, Nicoli and Rampa (2020), in two stages: what a node hears in a round are gradients of
-    the model that it told the round before. Their sum by trust, times `step`, is taken off after
-    the mix of CFA; with `smoothing` its moving average (MEWMA; the authors' is .99 on the newest).
-    `rows`: a neighbour uses at most so many of its rows, evenly spaced, others in every round.
+    Savazzi, Nicoli and Rampa (2020), in two stages: a node hears gradients of the model that it
+    sent the round before. Their sum weighted by trust, times `step`, is subtracted after the mix of
+    CFA, or its moving average with `smoothing` (MEWMA; the authors' is .99 on the newest).
+    `rows`: the most rows that a neighbour uses, evenly spaced, different ones in every round.
     A reply is as large as a message, so that twice the bytes are sent.
     """
     method = trained(net, loss, combine.cfa(epsilon=epsilon), start, training)
@@ -180,7 +176,7 @@ def trained(
     first: bool = True,
     **objective: Any,
 ) -> Method:
-    """A node that trains a net on its rows and combines by a rule.
+    """The method of a node that trains a net on its rows and combines by a rule.
 
     `first`: it trains once before the first round. `objective`: a risk or a penalty, as `trainer`
     takes them; with a risk, values are {"net": weights, "t": threshold}. A message carries the
@@ -220,7 +216,7 @@ def trained(
             "loss": done.loss,
             "steps": memory["steps"] + done.steps,
             "trained": memory["trained"] + 1,
-            # the first training whose loss was no number; -1: none
+            # the first training whose loss was not finite; -1: none
             "broke": jnp.where((memory["broke"] < 0) & ~fine, memory["trained"], memory["broke"]),
             **({"optimiser": done.optimiser} if training.keep else {}),
         }

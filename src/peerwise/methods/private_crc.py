@@ -2,7 +2,7 @@
 
 A node's update is a sum over its rows of (target - posterior) (x) phi(x). Each row's part is
 clipped in the L2 norm and Gaussian noise is added to the sum, so that one row more or less moves
-it by `clip` at most. What a node says after T rounds is the adaptive composition of T such
+it by `clip` at most. What a node has sent after T rounds is the adaptive composition of T such
 releases; Gaussian noise of multiplier z composes to one of z / sqrt(T).
 """
 
@@ -24,11 +24,9 @@ from peerwise.models.family import Model, log_posterior, moved
 from peerwise.privacy.budget import Budget, check_delta
 from peerwise.privacy.mechanism import gaussian, gaussian_sigma
 
-__all__ = ["clipped_update", "noise_multiplier", "private_crc"]
-
 
 def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
-    """Standard deviation over sensitivity that keeps `rounds` releases (epsilon, delta)-private."""
+    """Noise deviation over sensitivity that keeps `rounds` releases (epsilon, delta)-private."""
     if rounds < 1:
         raise BadSetting(f"rounds must be 1 or more, got {rounds}")
     check_delta(delta, "gaussian")
@@ -83,8 +81,8 @@ def clipped_update(model: Model, clip: float) -> Callable[[Tree, Shard], tuple[A
         weight = shard.weight.astype(phi.dtype)
         norm = jnp.sqrt((wrong**2).sum(1) * (phi**2).sum(1)) * weight
         kept = jnp.minimum(1, clip / jnp.maximum(norm, 1e-30)) * weight
-        found = jnp.matmul((wrong * kept[:, None]).T, phi, precision="highest")
-        return found, model.theta(value).guards
+        total = jnp.matmul((wrong * kept[:, None]).T, phi, precision="highest")
+        return total, model.theta(value).guards
 
     return update
 
@@ -102,6 +100,6 @@ def _private(base: Method, model: Model, std: float, clip: float) -> Method:
         return State(moved(state.value, update), memory)
 
     def message(key: Array, state: State) -> Message:
-        return Message(state.value, {})  # the number of rows would tell of single ones
+        return Message(state.value, {})  # the number of rows would reveal single ones
 
     return base._replace(adapt=adapt, message=message)

@@ -21,14 +21,12 @@ from peerwise.methods import relaying
 from peerwise.models.family import Model, log_posterior, moved, statistics
 from peerwise.update.calibrate import correction
 
-__all__ = ["relay"]
-
 # One setting for all data; docs/relay.md says how it was chosen and what it gives.
-RISE = 0.01  # by so much must the loss be above its usual to count as rising
-BRAKE = 0.5  # how much smaller (as a log) steps become in the mean delay while the loss rises
-RELEASE = 0.5  # how fast they recover while it falls, in shares of that
-LONG = 10.0  # rounds of mean delay from which on steps are divided by (delay / LONG)^2
-FADE = 0.003  # how steps become smaller: in round t they are divided by 1 + FADE t
+RISE = 0.01  # relative rise of the loss above its moving average that counts as rising
+BRAKE = 0.5  # log of the factor by which steps shrink per mean delay while the loss rises
+RELEASE = 0.5  # how fast they recover while it falls, as a share of that
+LONG = 10.0  # rounds of mean delay above which steps are divided by (delay / LONG)^2
+FADE = 0.003  # how steps shrink: in round t they are divided by 1 + FADE t
 
 
 @declares("method", needs=("replies",))
@@ -41,24 +39,24 @@ def relay(
     brake: Annotated[float, Ge(0), "how much smaller steps become while the loss rises"] = BRAKE,
     fade: Annotated[float, Ge(0), "steps of round t are divided by 1 + fade t"] = FADE,
     clip: Annotated[
-        float | None, Gt(0), "how far a round may move a neighbour's sum; bounds a liar"
+        float | None, Gt(0), "how far a round may move a neighbour's sum, against liars"
     ] = None,
 ) -> Method:
-    """Relay: s = s0 + (sum over all nodes of their calibration steps) / n, as far as heard of.
+    """Relay: s = s0 + (sum over all nodes of their calibration steps) / n, as far as it is known.
 
     s0 is worth m / lr rows, m the mean rows a node; m and n are relayed with the steps and need not
     be known. The share `warm` of it is the maximum likelihood of all rows, relayed too, and the
-    rest uniform. By itself it is 1 / sqrt(features), at most 1/2: naive Bayes counts features
+    rest uniform. By default it is 1 / sqrt(features), at most 1/2: naive Bayes counts features
     as if they were independent, and grows overconfident as features are added.
-    What others answer d rounds later makes a loop that swings when steps are large: they are made
-    smaller while the mean log loss of all nodes rises (`brake`; 0: never), and divided by
-    (d / 10)^2 where the mean d is more. Both are means over all nodes, relayed as well: the steps
-    of all must count alike, or nodes that differ would not balance where RC stands.
-    Nodes that differ take steps for ever, which cancel in the sum and not in the delay: models
-    would stand off RC's end by about lr x delay x the difference of steps. `fade` divides the steps
-    of round t by 1 + fade t, and that distance with them.
-    `clip` bounds what a liar can do: a round moves no number of the sum that comes from a neighbour
-    by more. The maximum likelihood would take long to pass, so that `warm` is then 0.
+    Feedback that is d rounds late oscillates when steps are large: steps shrink while the mean log
+    loss of all nodes rises (`brake`; 0: never), and are divided by (d / 10)^2 where the mean d is
+    above 10. Both are means over all nodes, relayed as well: all nodes must scale their steps
+    alike, or they would not balance at RC's solution.
+    Nodes with different rows take steps for ever, which cancel in the sum but not during the delay:
+    models would stay about lr x delay x the difference of steps away from RC's solution. `fade`
+    divides the steps of round t by 1 + fade t, and that distance with them.
+    `clip` bounds what a liar can do: a round moves no number of a neighbour's sum by more. The
+    maximum likelihood would take long to pass such a bound, so that `warm` then defaults to 0.
     """
     for name, given in (("brake", brake), ("fade", fade)):
         if math.isinf(given):
@@ -70,7 +68,7 @@ def relay(
         """The statistics that follow from what is known of all nodes' steps."""
         known, nodes = relaying.total(relayed), relayed["nodes"]
         rows = known["rows"] / nodes
-        # a network without rows starts somewhere too
+        # a network without rows needs a start too
         start = model.uniform(jnp.where(rows > 0, rows, 1) / lr, rows.dtype)
         return jax.tree.map(
             lambda s0, sums: relaying.rounded((1 - share) * s0) + relaying.rounded(sums / nodes),
@@ -84,7 +82,7 @@ def relay(
         own = {
             "steps": jax.tree.map(lambda a: a * (share / lr), statistics(model, *shard)),
             "rows": rows,
-            "loss": rows * math.log(model.classes),  # all classes are as likely at first
+            "loss": rows * math.log(model.classes),  # all classes are equally likely at first
             "age": zero,
             "brake": zero,
         }
@@ -127,15 +125,15 @@ def relay(
 
 
 def _warmth(model: Model, clip: float | None) -> float:
-    """The share of the start that is maximum likelihood where nobody says."""
+    """The default share of maximum likelihood in the start."""
     return 0.0 if clip is not None else 1 / math.sqrt(max(len(model.cardinalities), 4))
 
 
 def _pushed(known: Tree, age: Array, nodes: Array, memory: Any) -> tuple[Array, Array]:
-    """Whether the mean log loss of all rows rises (1), falls (below 0) or neither, and its usual.
+    """1 if the mean log loss of all rows rises, below 0 if it falls, or 0; and its moving average.
 
-    The usual is a mean over about the delay, begun anew when nodes come or go: what is known of
-    other rows is not to be compared.
+    The average spans about the delay and starts anew when nodes come or go, since losses on other
+    rows cannot be compared.
     """
     loss = known["loss"] / jnp.maximum(known["rows"], 1)
     usual = jnp.where(nodes == memory["nodes"], memory["usual"], loss)

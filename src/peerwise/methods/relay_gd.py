@@ -1,9 +1,9 @@
 """Relay for neural networks: gradient descent on all rows, with delay and without a server.
 
 Every node adds up how far its own training moved the weights, and the sums of all nodes reach all
-nodes exactly (`relaying`), each late by its distance. With one step on all of a node's rows a round
-that is gradient descent on the rows of all nodes, whose gradients are late; with more steps it is
-FedAvg without a server, late too. This method is the project's own and in no paper.
+nodes exactly (`relaying`), each late by its distance. With one step a round on all of a node's rows
+this is gradient descent on the rows of all nodes with late gradients; with more steps it is FedAvg
+without a server, late too. This method is the project's own and in no paper.
 """
 
 from dataclasses import replace
@@ -24,27 +24,25 @@ from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, LossOption
 from peerwise.update.training import Trained, Training
 
-__all__ = ["relay_gd"]
-
-NAME = 1 << 20  # of the key for a node's name: none that training draws
+NAME = 1 << 20  # folded into the key of a node's name; training never folds it in
 
 
 @declares("method", needs=("replies",))
 def relay_gd(
     net: Net,
     *,
-    damping: Annotated[float, Ge(0), "divides what a training moved by 1 + damping x delay"] = 0.0,
+    damping: Annotated[float, Ge(0), "divides a training's move by 1 + damping x delay"] = 0.0,
     loss: LossOption = "cross_entropy",
     training: Training = Training(),
 ) -> Method:
-    """Relay of weights: w = w0 + (sum over all nodes of rows x what they moved) / (all rows).
+    """Relay of weights: w = w0 + (sum over all nodes of rows x move) / (all rows).
 
-    Each round a node trains from w on its own rows (as `decavg` and the others do) and adds what
-    that moved, times its rows, to its own sum; w0 is the same at all nodes. With `epochs=1` and a
+    Each round a node trains from w on its own rows (as `decavg` and the others do) and adds how
+    far w moved, times its rows, to its own sum; w0 is the same at all nodes. With `epochs=1` and a
     `batch` of all rows it is gradient descent on all rows, late by the distances; `steps` draws
-    rows with replacement. What others answer d rounds later makes a loop that swings when steps are
-    large: `damping` divides what a training moved by 1 + damping d, d being the mean age of what
-    nodes know, a mean over all nodes. `keep`: momentum goes on from round to round.
+    rows with replacement. Feedback that is d rounds late oscillates when steps are large:
+    `damping` divides a training's move by 1 + damping d, where d is the mean age of what nodes
+    know, averaged over all nodes. `keep`: momentum goes on from round to round.
     """
     if damping == float("inf"):
         raise BadSetting(f"damping must be 0 or more, got {damping}")
@@ -60,11 +58,11 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
     def learnt(start: Tree, relayed: Tree) -> Tree:
         """The weights that follow from what is known of all nodes' trainings."""
         known = relaying.total(relayed)
-        rows = jnp.where(known["rows"] > 0, known["rows"], 1)  # nobody has any: nobody moves
+        rows = jnp.where(known["rows"] > 0, known["rows"], 1)  # no rows anywhere: no move
         return jax.tree.map(lambda w, a: w + relaying.rounded(a / rows), start, known["moved"])
 
     def begin(key: Array, shard: Shard) -> Trained:
-        now: Trained = first.begin(key, shard)  # the very training of a node that is alone
+        now: Trained = first.begin(key, shard)  # the same training as of a node alone
         zero = jnp.zeros((), shard.x.dtype)
         rows = shard.weight.sum().astype(shard.x.dtype)
         nothing = jax.tree.map(jnp.zeros_like, now.weights)
@@ -87,7 +85,7 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
         share = own["rows"] / slower
 
         def added(so_far: Array, new: Array, old: Array) -> Array:
-            # a first net's weights may be products, too
+            # initial weights may be unrounded products, too
             way = relaying.rounded(new) - relaying.rounded(old)
             return so_far + relaying.rounded(share * way)
 
@@ -114,5 +112,5 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
 
 
 def _with(now: Trained, before: Tree) -> Trained:
-    """A training that will find again what there was before it."""
+    """A training that carries along the value from before it."""
     return now._replace(kept={**now.kept, "before": before})

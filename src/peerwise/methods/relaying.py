@@ -1,11 +1,11 @@
-"""Sums over a whole network, kept up to date by neighbours: a tree that is agreed, and relays.
+"""Sums over a whole network, relayed between neighbours along a tree on which the nodes agree.
 
-A node tells a neighbour the newest sum of itself and of all that lies behind its other neighbours.
+A node sends a neighbour the newest sum of itself and of all that lies behind its other neighbours.
 On a tree every node's number reaches every other exactly once, late by their distance. What is sent
 is the whole sum and not its change: a lost message only delays. On any other graph the nodes first
 agree on a breadth-first tree from the smallest of random names, and links that are not in it carry
-the agreement alone. A tree that changes needs no bookkeeping: the sums are worked out anew every
-round from what each node keeps, and are exact again once the tree has stood for its diameter.
+the agreement alone. A tree that changes needs no bookkeeping: the sums are computed anew every
+round from what each node keeps, and are exact again after as many stable rounds as its diameter.
 """
 
 from collections.abc import Callable
@@ -16,31 +16,17 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Inbox, Message, Shard, State, Tree
 
-__all__ = [
-    "PATIENCE",
-    "begin",
-    "believing",
-    "delay",
-    "listened",
-    "renewed",
-    "reply",
-    "rounded",
-    "said",
-    "silent",
-    "total",
-]
-
-# Rounds of silence after which a link counts as gone. What lay behind it is then missing from the
-# sum, and that is worse than sums that are late: a node that is back by then has cost nothing.
+# Rounds of silence after which a link counts as gone. The nodes behind it then drop out of the
+# sum, which is worse than a late sum: hence a long wait. A node back before its end costs nothing.
 PATIENCE = 64
 UNROLLED = 16  # slots added without a loop, which is faster up to about this many
-FAR = 2**30  # more steps than any way has
+FAR = 2**30  # more steps than any path has
 
 Relay = dict[str, Any]
 
 
 def begin(key: Array, own: Tree) -> Relay:
-    """A node that has heard nothing: it is the root of a tree of one, and the sum is its own."""
+    """The state of a node that has heard nothing: the root of a tree of one, its sum its own."""
     name = jax.random.bits(key, (), jnp.uint32)
     kind = jax.tree.leaves(own)[0].dtype
     zero, one = jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32)
@@ -59,10 +45,10 @@ def begin(key: Array, own: Tree) -> Relay:
 
 
 def said(relay: Relay, part: Tree) -> Tree:
-    """What a node tells the neighbour that last told it `part` (None or blank: nothing yet).
+    """The reply to the neighbour whose last reply was `part` (None or blank: none yet).
 
-    All but that neighbour is the sum over all neighbours less its part. Sums are kept in two
-    numbers each (Knuth's two-sum), so that this loses nothing: it is as if the others were added.
+    It holds the sum over all neighbours less that part. Sums are kept as two numbers each (Knuth's
+    two-sum), so that the subtraction loses nothing: it is as if only the others had been added.
     """
     tree = {k: relay[k] for k in ("name", "root", "parent", "steps", "news", "clock")}
     if part is None:
@@ -84,7 +70,7 @@ def said(relay: Relay, part: Tree) -> Tree:
 
 
 def silent(key: Array, state: State) -> Message:
-    """What a method that relays says to all: nothing, as what it says differs by neighbour."""
+    """An empty message: a method that relays sends each neighbour a reply of its own instead."""
     return Message(jnp.zeros_like(state.value["relay"]["nodes"]), {})
 
 
@@ -94,7 +80,7 @@ def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
 
 
 def listened(relay: Relay, inbox: Inbox) -> Relay:
-    """A node after a round: its place in the tree, and the sum of itself and all it heard of."""
+    """The state after a round: place in the tree, and the sum of the node and all it heard of."""
     now, parts = relay["clock"], inbox.part
     relay = {**relay, **_placed(relay, parts)}
     near = jax.vmap(lambda part: _near(relay, part, now))(parts)
@@ -108,16 +94,16 @@ def listened(relay: Relay, inbox: Inbox) -> Relay:
 
 
 def believing(name: str, most: float) -> Callable[[Tree, Tree], Tree]:
-    """part before, part new -> the part that is kept: no number of sum `name` moved by > `most`.
+    """part before, part new -> part kept, in which no number of sum `name` moved by > `most`.
 
-    Whatever a neighbour says, the sum that it stands for moves by no more than that a round, and
-    counts are not negative. An honest sum that moves faster is followed later.
+    Whatever a neighbour sends, its sum moves by no more than that in a round, and counts are not
+    negative. An honest sum that moves faster is followed with a delay.
     """
 
     def followed(before: Array, new: Array) -> Array:
         change = new - before
         near = before + jnp.clip(change, -most, most)
-        return jnp.where(jnp.abs(change) > most, near, new)  # a sum reached is told to the bit
+        return jnp.where(jnp.abs(change) > most, near, new)  # a sum within reach is kept to the bit
 
     def believe(before: Tree, new: Tree) -> Tree:
         kept = jax.tree.map(followed, before["sum"][name], new["sum"][name])
@@ -129,16 +115,16 @@ def believing(name: str, most: float) -> Callable[[Tree, Tree], Tree]:
 
 
 def renewed(relay: Relay, own: Tree) -> Relay:
-    """A node whose own number is now another: rounded, and not a product still to be added.
+    """Replace this node's own term, which must be rounded, not a product still to be added.
 
-    A compiler may make one rounding (FMA) of a product and a sum, and then what a sum left out is
-    not what was left out.
+    A compiler may fuse a product and a sum into one rounding (FMA); the remainder that is kept
+    would then be wrong.
     """
     return {**relay, "own": own}
 
 
 def rounded(term: Array) -> Array:
-    """The term, rounded: a compiler may not make one rounding (FMA) of it and of the sum."""
+    """The term, rounded: a compiler cannot fuse it with a sum into one rounding (FMA)."""
     return jnp.where(term == term, term, jnp.nan)
 
 
@@ -149,7 +135,7 @@ def total(relay: Relay) -> Tree:
 
 
 def delay(relay: Relay) -> Array:
-    """How many rounds old what a node knows is, as a mean over the nodes that it knows of."""
+    """The mean age in rounds of what a node knows, over the nodes that it knows of."""
     return relay["ages"] / relay["nodes"]
 
 
@@ -198,22 +184,22 @@ def _near(relay: Relay, part: Tree, now: Array) -> Array:
 
 
 def _aged(part: Tree, now: Array) -> Array:
-    """The ages of all that a part sums, now that it is heard: a round more, and its own age."""
-    late = 1 + jnp.maximum(now - part["clock"], 0)  # nobody speaks from the future but liars
+    """The summed ages of all terms of a part: a round more, and the rounds since it was sent."""
+    late = 1 + jnp.maximum(now - part["clock"], 0)  # only a liar's clock is ahead
     return part["ages"] + part["nodes"] * late.astype(part["nodes"].dtype)
 
 
 def _placed(relay: Relay, parts: Tree) -> Relay:
-    """Where in the tree a node stands, by what its neighbours say of theirs.
+    """A node's place in the tree, derived from its neighbours' places.
 
-    The root tells news every round (a number that grows), as in destination-sequenced routing
+    The root sends news every round (a number that grows), as in destination-sequenced routing
     (Perkins and Bhagwat 1994): a node whose way to the root is lost takes only a way with newer
     news than its own, or as new and shorter, so that no circle forms. A root without news for long
     is gone, and the smallest name among those left takes its place.
     """
     name, now, root = relay["name"], relay["clock"], relay["root"]
-    mine = root == name
-    news = jnp.where(mine, now, relay["news"])
+    is_root = root == name
+    news = jnp.where(is_root, now, relay["news"])
     silenced = (parts["root"] == relay["gone"]) & (parts["news"] <= relay["gone_news"])
     usable = _live(parts, now) & (parts["parent"] != name) & (parts["name"] != name) & ~silenced
     same = usable & (parts["root"] == root)
@@ -227,23 +213,23 @@ def _placed(relay: Relay, parts: Tree) -> Relay:
 
     least = jnp.where(usable, parts["root"], root).min(initial=root)
     better = least < root
-    ways = jnp.where(better, usable & (parts["root"] == least), open_ways & ~mine)
+    ways = jnp.where(better, usable & (parts["root"] == least), open_ways & ~is_root)
     steps = jnp.where(ways, parts["steps"], FAR)
     nearest = steps.min(initial=FAR)
-    # of equally near ones the parent of before stays
+    # among equally near ones the previous parent stays
     stays = up & (steps == nearest)
     first = jnp.where(stays.any(), stays.argmax(), steps.argmin())
-    found = ways.any()
-    moved = better | ~mine
+    reached = ways.any()
+    moved = better | ~is_root
 
     new = {
         "root": jnp.where(better, least, root),
-        "parent": jnp.where(found & moved, parts["name"][first], relay["parent"]),
-        "steps": jnp.where(found & moved, nearest + 1, relay["steps"]),
-        "news": jnp.where(found & moved, parts["news"][first], news),
+        "parent": jnp.where(reached & moved, parts["name"][first], relay["parent"]),
+        "steps": jnp.where(reached & moved, nearest + 1, relay["steps"]),
+        "news": jnp.where(reached & moved, parts["news"][first], news),
     }
     new["news"] = jnp.where(better, new["news"], jnp.maximum(new["news"], news))
-    fresh = better | (new["news"] > relay["news"]) | mine
+    fresh = better | (new["news"] > relay["news"]) | is_root
     stale = jnp.where(fresh, 0, relay["stale"] + 1)
     over = stale > 2 * PATIENCE
     alone = {"root": name, "parent": name, "steps": jnp.zeros_like(stale), "news": now}

@@ -2,9 +2,9 @@
 
 "Towards a Realistic Decentralized Naive Bayes with Differential Privacy" (Giaretta et al., section
 6) leaves it open: a median of sums says nothing, because sums grow with a node's rows. Here nodes
-send what does not (class shares, means, second moments and category shares given the class), and
-medians or trimmed means (Yin et al., 2018) are taken of these. A node that hardly holds a class
-has nothing to say about it and abstains. The price: all who vote count the same, however many rows
+send averages instead (class shares, means, second moments and category shares given the class),
+and medians or trimmed means (Yin et al., 2018) are taken of these. A node with hardly any rows of
+a class abstains. The price: all who vote count the same, however many rows
 they hold, and what most nodes never see (a category in fewer than half of the shards) has median
 0. A model with a larger `smallest_share` softens that.
 """
@@ -24,9 +24,7 @@ from peerwise.methods.gossip_nb import Release, release
 from peerwise.models.family import Model, log_posterior
 from peerwise.privacy.budget import Queries
 
-__all__ = ["ATTACKS", "RULES", "aggregate", "attacked", "corrupt", "relative", "robust_nb"]
-
-RULES = ("median", "trimmed_mean", "mean")  # of what nodes say, coordinate by coordinate
+RULES = ("median", "trimmed_mean", "mean")  # of the nodes' values, coordinate by coordinate
 # Labels flipped; statistics times 1000; noise; labels flipped and times 1000.
 ATTACKS = ("inverted", "scaled", "random", "dominant")
 FACTOR = 1000.0  # of the attacks "scaled" and "dominant"
@@ -36,7 +34,7 @@ NOISE = 100.0  # of the attack "random": its standard deviation over the largest
 def relative(s: Array) -> tuple[Array, Array]:
     """Statistics [..., c, q] without their size, and the size [...].
 
-    Column 0 holds the shares of the classes, the others what is mean over the rows of the class.
+    Column 0 holds the shares of the classes, the others means over the rows of the class.
     Negative counts, which noise makes, are 0; a class without rows has zeros.
     """
     count = jnp.maximum(s[..., :1], 0)
@@ -57,13 +55,13 @@ def aggregate(
     fewest: float = 2.0,
     heard: Array | None = None,
 ) -> Array:
-    """Statistics [c, q] of what nodes say, `relative` statistics [n, c, q] and sizes [n].
+    """Statistics [c, q] aggregated from nodes' `relative` statistics [n, c, q] and sizes [n].
 
     `rule`: "median", "trimmed_mean" without the share `trim` at either end (rounded up), "mean".
     A node votes on a class if it has at least `fewest` rows of it; where no node has, all that
-    have any vote. Second moments are taken about the mean that was found, from each node's own
-    pair of moments: two medians taken apart could make a variance negative. `heard` [n] says which
-    entries there are; one that is not finite counts as none.
+    have any vote. Second moments are taken about the aggregated mean, from each node's own
+    pair of moments: two separate medians could make a variance negative. `heard` [n] says which
+    entries were heard; one that is not finite is left out.
     """
     _check(rule, trim, fewest)
     queries = Queries(model.cardinalities, model.classes)
@@ -94,7 +92,7 @@ def aggregate(
 
 
 def _middle(values: Array, here: Array, rule: str, trim: float) -> Array:
-    """The middle of the entries [n, ...] that are here: a mean without so many at either end.
+    """The mean of the entries [n, ...] that are here, without some at either end, by the rule.
 
     A median is the mean that leaves out the most. Without any entry it is 0.
     """
@@ -118,13 +116,13 @@ def robust_nb(
     model: Model,
     draw: Release | None = None,
     *,
-    middle: Annotated[Literal["median", "trimmed_mean", "mean"], "what is taken of all"] = "median",
+    middle: Annotated[Literal["median", "trimmed_mean", "mean"], "how to merge values"] = "median",
     trim: Annotated[float, Ge(0), Lt(0.5), "share left out at either end by trimmed_mean"] = 0.1,
     fewest: Annotated[float, Ge(0), "rows of a class that a node needs to vote on it"] = 2.0,
 ) -> Method:
-    """Naive Bayes of the robust middle of what a node and its neighbours release, in one round.
+    """Naive Bayes from a robust mean of what a node and its neighbours release, in one round.
 
-    For `topology.complete`, or any other: a node then has the middle of its neighbourhood. Sizes
+    For `topology.complete`, or any other: a node then merges its neighbourhood alone. Sizes
     and counts are those of the release `draw` (by default one without noise), so that noise covers
     them too. A node needs several rows of a class to say anything: with very small shards
     `federated_nb` is more accurate.
@@ -164,7 +162,7 @@ def _robust(model: Model, draw: Release, rule: str, trim: float, fewest: float) 
 def corrupt(key: Array, value: Tree, kind: str) -> Tree:
     """What a malicious node sends instead: see `ATTACKS`.
 
-    Arrays with a line for each class change; numbers that are sent along stay.
+    Arrays with a line for each class change; scalars sent along stay.
     """
     if kind not in ATTACKS:
         raise UnknownName("attack", kind, ATTACKS)
@@ -182,11 +180,11 @@ def corrupt(key: Array, value: Tree, kind: str) -> Tree:
 
 
 def attacked(method: Method, share: float, kind: str, seed: int = 0) -> Method:
-    """The method among nodes of which a share is malicious and sends what `corrupt` makes.
+    """The method with a share of malicious nodes, which send what `corrupt` makes.
 
     Each node is malicious with probability `share`, by its own key and `seed`: a node does not
     know how many others are. Memory is {"malicious": flag, "method": the method's own memory}, so
-    that a probe can look at honest nodes only. All else that a malicious node does is as it should.
+    that a probe can look at honest nodes only. In all else a malicious node is honest.
     """
     if not 0 <= share <= 1:
         raise BadSetting(f"share must be between 0 and 1, got {share}")

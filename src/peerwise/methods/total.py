@@ -1,7 +1,7 @@
 """The exact sum of what all nodes hold, known to every node, by neighbours alone.
 
 What a network must agree upon before it learns (TAN's structure, a common center and scale) is a
-function of a sum over all rows. Averaging only nears a sum; here it is exact, and the same number
+function of a sum over all rows. Averaging is inexact; here the sum is exact, and the same number
 at every node: the nodes agree on a breadth-first tree, add up along it, and hand the total down.
 """
 
@@ -15,18 +15,16 @@ import jax.numpy as jnp
 from peerwise.combine.weigh import equal
 from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
 
-__all__ = ["server_total", "total"]
-
 
 @cache
 def total(count: Callable[[Shard], Tree]) -> Method:
     """Every node ends with the sum of `count(shard)` over all nodes, in its value's "total".
 
-    A node goes by a random number. The smallest that a node has heard of is its root, its parent
-    the first neighbour that is nearest to the root. It tells its neighbours the sum of itself and
-    of those that name it as their parent, and the total that it has from its parent. On a fixed
+    A node's name is a random number. The smallest that a node has heard of is its root, its parent
+    the first neighbour that is nearest to the root. It sends its neighbours the sum of itself and
+    of those that name it as their parent, and the total that it got from its parent. On a fixed
     connected graph with links both ways and no loss, all have the total after 3 x diameter rounds.
-    Sums of counts below 2^24 (2^53 in float64) are exact; what all end with is the root's number.
+    Sums of counts below 2^24 (2^53 in float64) are exact; all nodes end with the root's number.
     """
 
     def init(key: Array, shard: Shard) -> State:
@@ -40,25 +38,25 @@ def total(count: Callable[[Shard], Tree]) -> Method:
         return Message({k: v for k, v in state.value.items() if k != "own"}, {})
 
     def rule(own: dict[str, Tree], inbox: Inbox) -> dict[str, Tree]:
-        heard, said = inbox.weight > 0, inbox.value
+        heard, sent = inbox.weight > 0, inbox.value
         far = jnp.iinfo(jnp.int32).max
         name = own["name"]
-        root = jnp.where(heard, said["root"], name).min(initial=name)
-        steps = jnp.where(heard & (said["root"] == root), said["steps"], far - 1)
+        root = jnp.where(heard, sent["root"], name).min(initial=name)
+        steps = jnp.where(heard & (sent["root"] == root), sent["steps"], far - 1)
         nearest = steps.argmin()
-        mine = root == name
-        parent = jnp.where(mine, name, said["name"][nearest])
-        children = heard & (said["parent"] == name) & (said["name"] != name)
-        below = jax.tree.map(lambda a, b: a + _where(children, b).sum(0), own["own"], said["below"])
-        above = jax.tree.map(lambda a: a[nearest], said["total"])
+        is_root = root == name
+        parent = jnp.where(is_root, name, sent["name"][nearest])
+        children = heard & (sent["parent"] == name) & (sent["name"] != name)
+        below = jax.tree.map(lambda a, b: a + _where(children, b).sum(0), own["own"], sent["below"])
+        above = jax.tree.map(lambda a: a[nearest], sent["total"])
         return {
             "name": name,
             "root": root,
-            "steps": jnp.where(mine, 0, steps[nearest] + 1),
+            "steps": jnp.where(is_root, 0, steps[nearest] + 1),
             "parent": parent,
             "own": own["own"],
             "below": below,
-            "total": jax.tree.map(lambda a, b: jnp.where(mine, a, b), below, above),
+            "total": jax.tree.map(lambda a, b: jnp.where(is_root, a, b), below, above),
         }
 
     return Method(init, message, Slots(rule), _stay, _silent)
@@ -66,7 +64,7 @@ def total(count: Callable[[Shard], Tree]) -> Method:
 
 @cache
 def server_total(count: Callable[[Shard], Tree]) -> Method:
-    """The same in one round on `topology.server`, which adds up and tells all."""
+    """As `total`, in one round on `topology.server`, which adds up and sends the sum to all."""
 
     def init(key: Array, shard: Shard) -> State:
         return State({"total": count(shard)}, {})

@@ -1,9 +1,9 @@
-"""Gradient tracking of calibration: neighbours average statistics and the mean step of all.
+"""Gradient tracking of calibration: neighbours average statistics and estimated mean steps.
 
 As in NEXT and DIGing (Di Lorenzo and Scutari 2016; Nedić, Olshevsky and Shi 2017), with calibration
 steps for gradients. Where CRC moves a node by its own step, here it moves by an estimate of the
-mean step of all nodes, which neighbours average too: nodes that differ then meet where RC stands.
-Where messages are lost the mean is no longer kept. A message is twice as long as CRC's.
+mean step of all nodes, which neighbours average too: nodes that differ then reach RC's solution.
+Where messages are lost the mean is not preserved. A message is twice as long as CRC's.
 """
 
 from functools import cache
@@ -19,8 +19,6 @@ from peerwise.methods.crc import sample_size
 from peerwise.models.family import Model, log_posterior, moved
 from peerwise.update.calibrate import correction
 
-__all__ = ["gradient_tracking"]
-
 
 @declares("method", needs=("metropolis",))
 @cache
@@ -30,7 +28,7 @@ def gradient_tracking(
     """s <- W(s + y), y <- W y + g(s) - g(s before): y follows the mean of all nodes' steps g.
 
     W are Metropolis weights (needs `topology.metropolis`). Statistics are worth
-    rows / (lr nodes), as CRC's are.
+    rows / (lr nodes) rows, as CRC's are.
     """
     size = sample_size(None, lr, rows, nodes)
     step = correction(model)

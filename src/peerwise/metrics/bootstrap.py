@@ -1,4 +1,4 @@
-"""Metrics of weighted rows, and intervals from rows drawn again, many resamples at a time.
+"""Metrics of weighted rows, and bootstrap intervals, many resamples at a time.
 
 Drawing m rows with replacement is counting how often each was drawn. So a metric takes weights
 [b, m], one line per resample, and gives one value per line; what it needs to sort is sorted once.
@@ -7,8 +7,6 @@ Drawing m rows with replacement is counting how often each was drawn. So a metri
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
-__all__ = ["METRICS", "interval", "resample", "scorer"]
 
 # Names of the metrics, in the order of the tables.
 METRICS = (
@@ -97,7 +95,7 @@ def scorer(
         sums = weight @ table
         total, of_class, right = weight.sum(1), sums[:, :c], sums[:, c : 2 * c]
         value = {
-            # of one class there is nothing to balance
+            # undefined for a single class
             "balanced_accuracy": np.where(
                 (of_class > 0).sum(1) > 1, _mean_of_defined(_ratio(right, of_class)), np.nan
             ),
@@ -131,8 +129,8 @@ def resample(score: Score, m: int, times: int, seed: int) -> tuple[np.ndarray, n
         return np.bincount(cells.ravel(), minlength=b * m).reshape(b, m).astype(float)
 
     chunks = [score(counts(min(size, times - done))) for done in range(0, times, size)]
-    found = np.concatenate([score(np.ones((1, m))), *chunks], axis=1)
-    return found[:, 0], found[:, 1:]
+    scores = np.concatenate([score(np.ones((1, m))), *chunks], axis=1)
+    return scores[:, 0], scores[:, 1:]
 
 
 def interval(draws: np.ndarray, level: float) -> tuple[float, float]:

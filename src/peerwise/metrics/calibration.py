@@ -20,8 +20,6 @@ from peerwise.metrics.checks import (
 )
 from peerwise.metrics.probes import LEAST
 
-__all__ = ["Reliability", "brier", "ece", "entropy", "nll", "ood_auroc", "reliability"]
-
 BINNINGS = ("width", "mass")
 
 
@@ -49,8 +47,8 @@ def reliability(y: Any, prob: Any, bins: int = 15, binning: str = "width") -> Re
     the order of the rows does not matter.
 
     >>> y, prob = [0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]
-    >>> found = reliability(y, prob, bins=2)
-    >>> found.edges.tolist(), found.count.tolist(), found.accuracy.round(2).tolist()
+    >>> shown = reliability(y, prob, bins=2)
+    >>> shown.edges.tolist(), shown.count.tolist(), shown.accuracy.round(2).tolist()
     ([0.0, 0.5, 1.0], [0, 3], [nan, 0.67])
     """
     bins = positive_number(bins, "bins")
@@ -91,7 +89,7 @@ def ece(y: Any, prob: Any, bins: int = 15, binning: str = "width") -> float:
 def nll(y: Any, prob: Any, floor: float = LEAST, added: float = 0.0) -> float:
     """Negative log-likelihood, the mean of -log p(y|x).
 
-    A probability counts as at least `floor`; 0 lets a model that is surely wrong have an infinite
+    A probability counts as at least `floor`; with 0, a certain and wrong model has an infinite
     mean. `added` is added to every probability first (the BA-BFL paper adds 1e-8).
     """
     if not 0 <= floor < 1 or not 0 <= added < 1:

@@ -6,19 +6,11 @@ import numpy as np
 
 from peerwise.errors import BadData, BadSetting
 
-__all__ = [
-    "checked_codes",
-    "checked_probabilities",
-    "number_array",
-    "positive_number",
-    "same_length",
-]
-
 ROUNDING = 1e-3  # how far from 1 the probabilities of a row may sum
 
 
 def same_length(got: int, wanted: int, what: str, than: str = "rows in y") -> None:
-    """Refuse what does not have an entry for each."""
+    """Refuse another length than the one wanted."""
     if got != wanted:
         raise BadData(f"{what} has {got} entries but there are {wanted} {than}; give one for each")
 

@@ -26,8 +26,6 @@ from peerwise.metrics.checks import (
     same_length,
 )
 
-__all__ = ["Difference", "by_node", "confusion", "difference", "report", "should_join"]
-
 
 class Difference(NamedTuple):
     """A metric of two models on the same rows; `gain` is above 0 when `theirs` is better."""
@@ -86,13 +84,13 @@ def report(
 def confusion(y: Any, predicted: Any, classes: Sequence[Any]) -> pd.DataFrame:
     """How often each true class (rows) was taken for each class (columns); every class is shown."""
     names = _names(classes)
-    true, said = (
+    true, guess = (
         checked_codes(y, len(names), "y"),
         checked_codes(predicted, len(names), "predicted"),
     )
-    same_length(len(said), len(true), "predicted")
+    same_length(len(guess), len(true), "predicted")
     c = len(names)
-    counts = np.bincount(true * c + said, minlength=c * c).reshape(c, c)
+    counts = np.bincount(true * c + guess, minlength=c * c).reshape(c, c)
     return pd.DataFrame(
         counts, pd.Index(names, name="true"), pd.Index(names, name="predicted"), dtype=int
     )
@@ -193,24 +191,22 @@ def should_join(
     Row i of `local` and `network` is scored by the models of the site that holds row i. The
     verdict is "join" when the interval of the gain lies above 0, "stay" when it lies below,
     otherwise "unclear"; "one class only" or "too few rows" when the metric is undefined or there
-    are fewer rows than `fewest`, where resampling would be sure of anything. Each site is judged
+    are fewer rows than `fewest`, where resampling is falsely certain. Each site is judged
     by itself: of many sites with equal models, about 1 - level get a verdict by chance.
     """
     models = {"local": local, "network": network}
     task = _pair(y, models, metric, classes, positive, threshold, bootstrap, level)
     index, lines = [], []
     for _, name, rows in _split("site", _column(site, len(task.y), "site")):
-        found = _compare(task, rows, metric, threshold, bootstrap, level, seed)
-        sure = not bootstrap or not np.isnan(found.low)
-        if found.rows < fewest or np.isnan(found.gain) or not sure:
+        diff = _compare(task, rows, metric, threshold, bootstrap, level, seed)
+        sure = not bootstrap or not np.isnan(diff.low)
+        if diff.rows < fewest or np.isnan(diff.gain) or not sure:
             one = len(np.unique(task.y[rows])) < 2
-            verdict = "one class only" if one and found.rows >= fewest else "too few rows"
+            verdict = "one class only" if one and diff.rows >= fewest else "too few rows"
         else:
-            verdict = "join" if found.low > 0 else "stay" if found.high < 0 else "unclear"
+            verdict = "join" if diff.low > 0 else "stay" if diff.high < 0 else "unclear"
         index.append(name)
-        lines.append(
-            (found.rows, found.ours, found.theirs, found.gain, found.low, found.high, verdict)
-        )
+        lines.append((diff.rows, diff.ours, diff.theirs, diff.gain, diff.low, diff.high, verdict))
     columns = ["rows", "local", "network", "gain", "low", "high", "verdict"]
     return pd.DataFrame(lines, pd.Index(index, name="site"), columns)
 
@@ -275,7 +271,7 @@ def _compare(
     return Difference(metric, one, other, gain, *interval(draws[2], level), len(rows))
 
 
-# --- what was given, checked
+# --- checks of the arguments
 
 
 def _metrics(positive: int | None) -> list[str]:
@@ -303,7 +299,7 @@ def _names(classes: Sequence[Any]) -> list[str]:
 def _classes(
     prob: np.ndarray, classes: Sequence[Any] | None, positive: Any, what: str
 ) -> tuple[list[str], int | None]:
-    """The names of the classes, and the code of the one of interest; a name goes before a code."""
+    """The names of the classes, and the code of the one of interest; names come before codes."""
     if prob.ndim not in (1, 2):
         raise BadData(f"{what} must be [rows, classes] or [rows], got {prob.shape}")
     c = 2 if prob.ndim == 1 else prob.shape[1]

@@ -8,8 +8,6 @@ from scipy.special import stdtrit  # quantiles of Student's t, without loading a
 
 from peerwise.errors import BadData, BadSetting
 
-__all__ = ["Reached", "box", "characteristic_time", "characteristic_times", "confidence", "traffic"]
-
 
 class Reached(NamedTuple):
     """When runs reached a goal: the mean round of those that did, and how many did."""

@@ -1,4 +1,4 @@
-"""Whom a network serves how well: the spread over its nodes, and every model on its own rows."""
+"""How well a network serves its nodes: the spread over them, and every model on its own rows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,13 +13,11 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.metrics.checks import positive_number, same_length
 from peerwise.metrics.probes import judged
 
-__all__ = ["Fairness", "fairness", "own_rows"]
-
 BLOCK = 128  # rows of each node scored at a time: bounds memory at nodes x BLOCK x columns
 
 
 class Fairness(NamedTuple):
-    """Accuracies of the nodes, summed up: [...] without the axis of nodes."""
+    """A summary of the nodes' accuracies: [...] without the axis of nodes."""
 
     mean: Any  # by data size (Acc_avg), or of all nodes alike
     worst: Any  # mean of the worst nodes
@@ -30,11 +28,11 @@ class Fairness(NamedTuple):
 def fairness(accuracy: Any, weights: Any = None, share: float = 0.1) -> Fairness:
     """Mean and spread of accuracies [..., nodes], and the mean of the worst `share` of the nodes.
 
-    `weights` (data sizes), [nodes] or as many as accuracies, count in the mean alone. The worst
+    `weights` (data sizes), [nodes] or of accuracy's shape, count in the mean alone. The worst
     nodes are share x nodes, rounded down, and at least one.
 
-    >>> found = fairness([0.5, 0.9, 0.7], weights=[1, 2, 1])
-    >>> [round(float(value), 3) for value in found]
+    >>> shown = fairness([0.5, 0.9, 0.7], weights=[1, 2, 1])
+    >>> [round(float(value), 3) for value in shown]
     [0.75, 0.5, 0.163, 0.4]
     """
     held = np.asarray(accuracy, float)
@@ -93,10 +91,10 @@ def own_rows(
     """A probe of every node's model on rows of its own: node v's on `x[owned[v]], y[owned[v]]`.
 
     It records `{name}_error`, `{name}_soft_error` and `{name}_log_loss` as `errors` does, NaN for
-    a node without rows. The table is held once; what is padded to the longest list are numbers of
-    rows, and `block` rows of each node are gathered and scored at a time. The work is that of the
+    a node without rows. The table is held once; only row numbers are padded, to the longest list,
+    and `block` rows of each node are gathered and scored at a time. The work is that of the
     longest list for every node. Probes of replicas side by side need equal shapes: give all of
-    them the same `longest`, as many rows as the longest list of any has.
+    them the same `longest`, the length of the longest list of any.
     """
     same_length(len(x), len(y), "x")
     lists = [np.asarray(rows) for rows in owned]

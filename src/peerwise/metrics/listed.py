@@ -14,16 +14,6 @@ from peerwise.core import Array
 from peerwise.declare import declares
 from peerwise.metrics import probes
 
-__all__ = [
-    "auroc",
-    "balanced_accuracy",
-    "calibration",
-    "class_errors",
-    "consensus",
-    "errors",
-    "guards",
-]
-
 
 @declares("metric")
 def errors(x_test: Array, y_test: Array) -> Any:
@@ -53,7 +43,7 @@ def consensus() -> Any:
 
 @declares("metric")
 def guards() -> Any:
-    """How often each node's parameters had to be kept possible so far."""
+    """How often each node's parameters had to be made valid so far."""
     return probes.guards()
 
 
@@ -64,8 +54,8 @@ def auroc(log_prob: Array, y_test: Array) -> Array:
 
     def ranks(score: Array) -> Array:  # equal scores share their mean rank
         ordered = jnp.sort(score)
-        sides = (jnp.searchsorted(ordered, score, side=side) for side in ("left", "right"))
-        return (sum(sides) + 1).astype(score.dtype) / 2
+        below, upto = (jnp.searchsorted(ordered, score, side=s) for s in ("left", "right"))
+        return (below + upto + 1).astype(score.dtype) / 2
 
     count = hot.sum(0)
     above = (jax.vmap(ranks, 1, 1)(log_prob) * hot).sum(0) - count * (count + 1) / 2

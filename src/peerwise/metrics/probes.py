@@ -1,4 +1,4 @@
-"""Probes that read a running network, and what is computed from what they saw.
+"""Probes that read a running network, and measures computed from their records.
 
 A probe is a function of (method, state of all nodes). Its data are leaves of a pytree, not
 constants of the compiled program: another data set of the same shape does not compile again.
@@ -15,19 +15,6 @@ from jax.tree_util import Partial
 from peerwise.core import Array, Method, State, Tree
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics.checks import positive_number, same_length
-
-__all__ = [
-    "bytes_per_link",
-    "calibration",
-    "consensus",
-    "errors",
-    "federated_weights",
-    "gap",
-    "guards",
-    "node_std",
-    "rounds_to_gap",
-    "together",
-]
 
 LEAST = 1e-15  # a probability counts as at least this in the log-loss
 BLOCK = 1024  # rows scored at a time: bounds memory at nodes x BLOCK x classes
@@ -60,7 +47,7 @@ def _errors(
     method: Method,
     state: State,
 ) -> Tree:
-    key = jax.random.key(0)  # prediction that samples draws the same samples every time
+    key = jax.random.key(0)  # a prediction by sampling draws the same samples every time
 
     def block(rows: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         xs, ys, ws = rows
@@ -71,7 +58,7 @@ def _errors(
         return wrong.sum(1), soft.sum(1), surprise.sum(1), by_class
 
     wrong, soft, surprise, by_class = (s.sum(0) for s in jax.lax.map(block, (x, y, weight)))
-    found = {
+    records = {
         f"{name}_error": wrong,
         f"{name}_soft_error": soft,
         f"{name}_log_loss": surprise,
@@ -80,8 +67,8 @@ def _errors(
         which = jax.nn.one_hot(y.reshape(-1), classes, dtype=by_class.dtype)
         every = weight.reshape(-1).astype(by_class.dtype)
         share = jnp.matmul(every, which, precision="highest")
-        found[f"{name}_class_error"] = by_class / jnp.where(share > 0, share, jnp.nan)[None]
-    return found
+        records[f"{name}_class_error"] = by_class / jnp.where(share > 0, share, jnp.nan)[None]
+    return records
 
 
 def errors(
@@ -138,16 +125,16 @@ def _calibration(
 ) -> Tree:
     key = jax.random.key(0)  # as in errors
 
-    def said(xs: Array) -> Array:
+    def predicted(xs: Array) -> Array:
         return jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
 
-    seen = jax.eval_shape(said, x[0])
+    seen = jax.eval_shape(predicted, x[0])
     nodes = jnp.arange(seen.shape[0])[:, None]
     edges = np.linspace(0, 1, bins + 1)[1:-1].astype(seen.dtype)
 
     def block(sums: tuple[Array, Array], rows: tuple[Array, Array, Array]) -> Any:
         xs, ys, ws = rows
-        log_prob = said(xs)
+        log_prob = predicted(xs)
         truth = jax.nn.one_hot(ys, seen.shape[-1], dtype=seen.dtype)[None]
         # a model that has broken down is sure of a class that is wrong
         prob = jnp.where(
@@ -163,7 +150,7 @@ def _calibration(
         return (apart, sums[1] + (scores * ws[None, None]).sum(-1)), None
 
     kind = jnp.result_type(seen.dtype, weight.dtype)
-    # sums go from block to block: kept by block, bins of many nodes would outgrow a block
+    # sums are carried from block to block: one for each would need more memory than a block
     begun = jnp.zeros((seen.shape[0], bins), kind), jnp.zeros((3, seen.shape[0]), kind)
     (apart, scores), _ = jax.lax.scan(block, begun, (x, y, weight))
     return {
@@ -177,7 +164,7 @@ def _calibration(
 def calibration(
     name: str, x: np.ndarray, y: np.ndarray, bins: int = 15, block: int = BLOCK
 ) -> Partial:
-    """A probe of how far every node's probabilities can be believed, on the given rows.
+    """A probe of the calibration of every node's probabilities, on the given rows.
 
     It records `{name}_ece` (bins of equal width), `{name}_brier`, `{name}_nll` and
     `{name}_entropy` (mean of the rows): what the functions `ece`, `brier`, `nll` and `entropy`
@@ -217,7 +204,7 @@ def _guards(method: Method, state: State) -> Tree:
 
 
 def guards() -> Partial:
-    """A probe of how often each node's parameters had to be kept possible so far: `guards`."""
+    """A probe of how often each node's parameters had to be made valid so far: `guards`."""
     return Partial(_guards)
 
 

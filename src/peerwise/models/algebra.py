@@ -1,4 +1,4 @@
-"""Statistics as things of their own: add, subtract, scale, save, make a classifier of them."""
+"""Statistics as values of their own: add, subtract, scale, save, turn into a classifier."""
 
 import json
 from collections.abc import Mapping
@@ -19,8 +19,6 @@ from peerwise.models import family
 from peerwise.models.classifier import Classifier
 from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, model_for, resolved
-
-__all__ = ["Statistics"]
 
 
 @dataclass(frozen=True, eq=False)

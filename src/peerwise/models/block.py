@@ -1,4 +1,4 @@
-"""Models put together of blocks: groups of features that are independent given the class."""
+"""Models assembled from blocks: groups of features that are independent given the class."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,16 +11,6 @@ import numpy as np
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
 from peerwise.models.family import Model, Theta
-
-__all__ = [
-    "SMALLEST_SHARE",
-    "Block",
-    "Coefficients",
-    "assemble",
-    "check_arguments",
-    "places",
-    "smallest",
-]
 
 SMALLEST_SHARE = 1e-6  # of all rows: a class or a category is never rarer than this
 
@@ -54,9 +44,9 @@ class Block(NamedTuple):
 
 
 def smallest(counts: Array, share: float = SMALLEST_SHARE) -> Array:
-    """The least that a count may be: a share of all, so that scaled statistics say the same.
+    """The least that a count may be: a share of all, so that scaling statistics changes nothing.
 
-    Where there is nothing at all, small enough and yet far from where products underflow.
+    Without any rows it is tiny, yet far from where products underflow.
     """
     return jnp.maximum(share * jnp.abs(counts).sum(), jnp.finfo(counts.dtype).tiny ** 0.5)
 
@@ -113,22 +103,22 @@ def assemble(
         return jnp.concatenate([b.common(x) for b in blocks if b.common is not None], 1)
 
     def guarded(s: Tree) -> tuple[Array, list[dict[str, Array]], Array]:
-        """Class counts, parameters of every block, and how many were impossible."""
+        """Class counts, parameters of every block, and how many had to be guarded."""
         lines, sums = (s["classes"], s["shared"]) if shared else (s, s[0, :0])
         rows = lines[:, :1]
         floor = smallest(rows, share)
         n = jnp.maximum(rows, floor)
         guards = (rows < floor).sum()
-        found = []
-        for b, mine, ours in zip(blocks, own, common, strict=True):
-            parameters, acted = b.parameters(n, floor, lines[:, mine], sums[ours])
-            found.append(parameters)
+        fitted = []
+        for b, own_cut, common_cut in zip(blocks, own, common, strict=True):
+            parameters, acted = b.parameters(n, floor, lines[:, own_cut], sums[common_cut])
+            fitted.append(parameters)
             guards += acted
-        return n, found, guards.astype(jnp.int32)
+        return n, fitted, guards.astype(jnp.int32)
 
     def theta(s: Tree) -> Theta:
-        n, found, guards = guarded(s)
-        parts = [b.coefficients(p) for b, p in zip(blocks, found, strict=True)]
+        n, fitted, guards = guarded(s)
+        parts = [b.coefficients(p) for b, p in zip(blocks, fitted, strict=True)]
         bias = jnp.log(n / n.sum()) + sum(p.bias for p in parts)
         weight = jnp.concatenate([bias, *(p.weight for p in parts)], 1)
         if not shared:
@@ -138,20 +128,20 @@ def assemble(
         )
 
     def terms(s: Tree, x: Array) -> tuple[Array, Array]:
-        n, found, _ = guarded(s)
+        n, fitted, _ = guarded(s)
         of_class = jnp.broadcast_to(jnp.log(n / n.sum()).T, (x.shape[0], classes))
         parts = []
-        for b, p in zip(blocks, found, strict=True):
+        for b, p in zip(blocks, fitted, strict=True):
             whole, by_column = b.terms(p, x)
             of_class = of_class + whole
             parts.append(by_column)
         return of_class, jnp.concatenate(parts, -1)[..., order]
 
     def sample(key: Array, s: Tree, m: int) -> tuple[Array, Array]:
-        n, found, _ = guarded(s)
+        n, fitted, _ = guarded(s)
         keys = jax.random.split(key, len(blocks) + 1)
         y = jax.random.categorical(keys[0], jnp.log(n[:, 0]), shape=(m,))
-        drawn = [b.sample(k, p, y) for b, p, k in zip(blocks, found, keys[1:], strict=True)]
+        drawn = [b.sample(k, p, y) for b, p, k in zip(blocks, fitted, keys[1:], strict=True)]
         return jnp.concatenate(drawn, 1)[:, order], y
 
     def prior(
@@ -160,23 +150,23 @@ def assemble(
         rows = jnp.asarray(rows, dtype)
         mean = jnp.broadcast_to(jnp.asarray(mean, dtype), (columns,))
         var = jnp.broadcast_to(jnp.asarray(var, dtype), (columns,))
-        made = [b.pseudo(rows, mean, var, cell) for b in blocks]
-        line = jnp.concatenate([rows[None], *(own for own, _ in made)]).astype(dtype)
+        counts = [b.pseudo(rows, mean, var, cell) for b in blocks]
+        line = jnp.concatenate([rows[None], *(own for own, _ in counts)]).astype(dtype)
         lines = jnp.tile(line[None], (classes, 1))
         if not shared:
             return lines
-        sums = jnp.concatenate([common for _, common in made if common is not None])
+        sums = jnp.concatenate([common for _, common in counts if common is not None])
         return {"classes": lines, "shared": (classes * sums).astype(dtype)}
 
     def uniform(m0: Any, dtype: Any) -> Tree:
         return prior(jnp.asarray(m0, dtype) / classes, dtype=dtype)
 
     def describe(s: Tree) -> dict[str, Array]:
-        n, found, _ = guarded(jax.tree.map(jnp.asarray, s))
-        told: dict[str, Array] = {"prior": (n / n.sum())[:, 0]}
-        for b, p in zip(blocks, found, strict=True):
-            told |= b.describe(p)
-        return told
+        n, fitted, _ = guarded(jax.tree.map(jnp.asarray, s))
+        described: dict[str, Array] = {"prior": (n / n.sum())[:, 0]}
+        for b, p in zip(blocks, fitted, strict=True):
+            described |= b.describe(p)
+        return described
 
     return Model(
         name,

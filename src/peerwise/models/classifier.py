@@ -1,4 +1,4 @@
-"""What statistics say about rows: probabilities, decisions, reasons, and synthetic rows."""
+"""The classifier of statistics: probabilities, decisions, explanations, and synthetic rows."""
 
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -19,8 +19,6 @@ from peerwise.shards import roomy
 
 if TYPE_CHECKING:
     from peerwise.models.algebra import Statistics
-
-__all__ = ["Classifier", "least_cost"]
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[Any] | pd.DataFrame
@@ -63,13 +61,13 @@ def least_cost(log_prob: Array, cost: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """What statistics say about the class of rows; NaN is a value that is not known.
+    """The classifier that statistics define; NaN is an unknown value.
 
     Rows are an array of encoded rows, or a frame in the units of the data, whose columns are found
-    by name (a category that the schema does not have is a value that is not known).
+    by name (a category that the schema does not have is an unknown value).
 
-    What is not known is summed or integrated out, exactly, also where no row that was learnt from
-    lacked anything.
+    Unknown values are summed or integrated out, exactly, even if no row that was learnt from had
+    any.
     """
 
     statistics: "Statistics"
@@ -114,7 +112,7 @@ class Classifier:
         return np.asarray(self.statistics.schema.classes)[self.log_joint(x).argmax(1)]
 
     def decide(self, x: Rows, cost: Any) -> Array:
-        """The class of least expected cost, by name; cost[i][j] of saying j where i is true.
+        """The class of least expected cost, by name; cost[i][j] of deciding j where i is true.
 
         A false alarm that costs 1 beside a miss that costs 10: `[[0, 1], [10, 0]]`.
         """
@@ -123,12 +121,12 @@ class Classifier:
     def explain(
         self, row: Array, target: str | None = None, against: str | None = None
     ) -> pd.DataFrame:
-        """Why one row is said to be of a class: what each feature adds to the log-odds.
+        """What each feature of one row adds to the log-odds of its class.
 
         The log-odds are of `target` (the most probable class) against another (the next). The line
         "(class)" is what is known before the features: class frequencies and, for a full
         covariance, how wide the classes are. The lines add up to the log-odds, exactly; features
-        come by how much they say, and one that is missing says 0. In a tree a feature adds what it
+        are sorted by how much they add, and a missing one adds 0. In a tree a feature adds what it
         says given its parent, and what children say of a missing parent is counted with it. With
         a full covariance, what two features say together is shared between them.
         """

@@ -15,8 +15,6 @@ from peerwise.errors import BadSetting
 from peerwise.models.block import Block, Coefficients, assemble, check_arguments, smallest
 from peerwise.models.family import Model, Phase
 
-__all__ = ["bernoulli", "multinomial"]
-
 
 @cache
 def typical_length(cardinalities: tuple[int, ...], classes: int) -> Phase:
@@ -66,7 +64,7 @@ def multinomial(
 def bernoulli(cardinalities: Sequence[int], classes: int, missing: bool = False) -> Model:
     """p(y) prod_i p(x_i | y) for binary features: numbers 0 and 1, or two categories.
 
-    With `missing`, NaN is a missing value, which counts nowhere and says nothing.
+    With `missing`, NaN is a missing value, which is not counted and adds nothing.
 
     >>> bernoulli((2, 0), classes=2).size
     3

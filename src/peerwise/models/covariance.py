@@ -16,30 +16,18 @@ from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
 from peerwise.models.gaussian import LOG_2PI, SMALLEST_VARIANCE
 
-__all__ = ["full"]
-
 
 class _Kind(NamedTuple):
     """Which features, and what is fixed about their covariance."""
 
     columns: np.ndarray  # [d] of x
-    i: np.ndarray  # [r] of x_i x_j
+    d: int
+    i: np.ndarray  # [r] of the products x_i x_j
     j: np.ndarray
+    place: np.ndarray  # [d, d] where x_i x_j lies among the products
     shared: bool
     missing: bool
     shrinkage: float
-
-    @property
-    def d(self) -> int:
-        """How many features."""
-        return len(self.columns)
-
-    @property
-    def place(self) -> np.ndarray:
-        """[d, d] where x_i x_j lies among the products."""
-        place = np.zeros((self.d, self.d), np.int32)
-        place[self.i, self.j] = place[self.j, self.i] = np.arange(len(self.i))
-        return place
 
 
 def full(columns: Sequence[int], *, shared: bool, missing: bool, shrinkage: float) -> Block:
@@ -49,11 +37,14 @@ def full(columns: Sequence[int], *, shared: bool, missing: bool, shrinkage: floa
     With `missing`, a row with a missing number counts in no sum (rows that have all numbers are
     counted on their own), but `terms` uses the numbers that it has.
     """
-    i, j = (places(a) for a in np.triu_indices(len(columns)))
-    kind = _Kind(places(columns), i, j, shared, missing, shrinkage)
+    d = len(columns)
+    i, j = (places(a) for a in np.triu_indices(d))
+    place = np.zeros((d, d), np.int32)
+    place[i, j] = place[j, i] = np.arange(len(i))
+    kind = _Kind(places(columns), d, i, j, place, shared, missing, shrinkage)
     return Block(
         columns=kind.columns,
-        size=missing + kind.d + (0 if shared else len(i)),
+        size=missing + d + (0 if shared else len(i)),
         features=partial(_features, kind),
         parameters=partial(_parameters, kind),
         coefficients=partial(_coefficients, kind),

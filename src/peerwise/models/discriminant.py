@@ -16,8 +16,6 @@ from peerwise.models.covariance import full
 from peerwise.models.family import Model
 from peerwise.models.nominal import nominal
 
-__all__ = ["lda", "qda"]
-
 Shrinkage: TypeAlias = Annotated[
     float, Ge(0), Le(1), "share of a covariance that is a multiple of the identity"
 ]

@@ -15,24 +15,12 @@ import jax.numpy as jnp
 from peerwise.core import Array, Shard, Tree
 from peerwise.declare import gives
 
-__all__ = [
-    "Model",
-    "Phase",
-    "Theta",
-    "by_class",
-    "log_joint",
-    "log_posterior",
-    "moved",
-    "soft_statistics",
-    "statistics",
-]
-
 
 class Theta(NamedTuple):
     """Parameters as the coefficients of log p(x, y) = weight_y . phi(x) + shared . psi(x)."""
 
     weight: Array  # [c, q]
-    guards: Array  # how many entries theta had to keep from being impossible
+    guards: Array  # how many entries theta had to change to make them valid
     shared: Array = None  # [r], where classes share something
 
 
@@ -41,7 +29,7 @@ class Phase(NamedTuple):
 
     count: Callable[[Shard], Tree]  # a node's own term
     options: Callable[[Any], dict[str, Any]]  # the sum over all nodes -> options of the model
-    public: bool = False  # a simulation tells it to all, as it tells center and scale
+    public: bool = False  # in a simulation all nodes know it, as they know center and scale
 
 
 class Model(NamedTuple):
@@ -93,7 +81,7 @@ def statistics(model: Model, x: Array, y: Array, weight: Array) -> Tree:
 
 
 def soft_statistics(model: Model, x: Array, target: Array) -> Tree:
-    """The sums over rows that belong to each class by so much: target [m, c]."""
+    """The statistics of rows that belong to each class in part: target [m, c]."""
     lines = jnp.matmul(target.T, model.features(x), precision="highest")
     if model.common is None:
         return lines

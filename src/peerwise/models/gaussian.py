@@ -13,8 +13,6 @@ import numpy as np
 from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
 
-__all__ = ["LOG_2PI", "SMALLEST_VARIANCE", "diagonal"]
-
 SMALLEST_VARIANCE = 1e-3  # of the unit variance of a standardised feature
 LOG_2PI = float(np.log(2 * np.pi))
 

@@ -17,8 +17,6 @@ from peerwise.models.family import Model
 from peerwise.models.gaussian import SMALLEST_VARIANCE, diagonal
 from peerwise.models.nominal import nominal
 
-__all__ = ["naive_bayes", "shared_naive_bayes"]
-
 
 @declares("model")
 def naive_bayes(
@@ -27,12 +25,10 @@ def naive_bayes(
     missing: bool = False,
     *,
     normalise: Annotated[
-        Literal["cells", "rows"], "what the cells of a category are divided by"
+        Literal["cells", "rows"], "what the cells of a feature are divided by"
     ] = "cells",
-    smallest_share: Annotated[
-        float, Gt(0), "of all rows that a count is at least"
-    ] = SMALLEST_SHARE,
-    smallest_variance: Annotated[float, Gt(0), "of a feature"] = SMALLEST_VARIANCE,
+    smallest_share: Annotated[float, Gt(0), "least count, as a share of all rows"] = SMALLEST_SHARE,
+    smallest_variance: Annotated[float, Gt(0), "least variance of a feature"] = SMALLEST_VARIANCE,
 ) -> Model:
     """p(y) prod_i p(x_i | y). `cardinalities`: 0 for a Gaussian feature, else its categories.
 

@@ -9,8 +9,6 @@ import numpy as np
 from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
 
-__all__ = ["nominal", "topological"]
-
 
 def topological(parents: Sequence[int]) -> list[int]:
     """Features in an order in which parents come before their children; -1 is no parent.
@@ -100,15 +98,14 @@ def nominal(
     def _through_tree(prob: Array, x: Array) -> Array:
         """Sum-product from the leaves up: a missing category is summed out.
 
-        What children say about a missing parent is counted with that parent.
+        What children add about a missing parent is counted with that parent.
         """
         z = x[:, cols]
-        said: list[Array] = [
-            0.0
-        ] * k  # by the children of f: log p(what is below | x_f, y) [m, c, levels]
+        # of the children of f: log p(what is below f | x_f, y) [m, c, levels]
+        below: list[Array] = [0.0] * k
         heard: list[Array] = [jnp.zeros(())] * k
         for f in reversed(order):
-            entry = jnp.log(table(prob, f))[None] + _columns(said[f])  # [m or 1, c, levels, up]
+            entry = jnp.log(table(prob, f))[None] + _columns(below[f])  # [m or 1, c, levels, up]
             here = z[:, f, None] == np.arange(levels[f])[None].astype(z.dtype)  # [m, levels]
             known = here.any(1)
             allowed = (here | ~known[:, None])[:, None, :, None]
@@ -120,12 +117,12 @@ def nominal(
             there = z[:, parent, None] == np.arange(levels[parent])[None].astype(z.dtype)
             seen = there.any(1)[:, None]
             heard[f] = jnp.where(seen, jnp.where(there[:, None], up, 0).sum(-1), 0)
-            # a parent that is known has heard it already
-            said[parent] = said[parent] + jnp.where(seen[..., None], 0, up)
+            # where the parent is known it is counted above already
+            below[parent] = below[parent] + jnp.where(seen[..., None], 0, up)
         return jnp.stack(heard, -1)
 
-    def _columns(said: Array | float) -> Array | float:
-        return said if isinstance(said, float) else said[..., None]
+    def _columns(values: Array | float) -> Array | float:
+        return values if isinstance(values, float) else values[..., None]
 
     def sample(key: Array, p: dict[str, Array], y: Array) -> Array:
         drawn: list[Array] = [jnp.zeros(())] * k

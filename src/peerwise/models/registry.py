@@ -12,8 +12,6 @@ from peerwise.declare import build, canonical, find
 from peerwise.errors import BadData, BadSetting
 from peerwise.models.family import Model, Phase
 
-__all__ = ["agreed", "check_rows", "first_phase", "is_plain", "model_for", "resolved"]
-
 
 def model_for(schema: Schema, name: str = "naive_bayes", **options: Any) -> Model:
     """The model called `name` for the features and classes of a schema."""
@@ -36,7 +34,7 @@ def resolved(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a model is of numbers as they are, which are then not standardised."""
+    """Whether a model takes numbers as they are, not standardised."""
     return find("model", name).traits.plain
 
 
@@ -66,7 +64,7 @@ def agreed(
 
 
 def check_rows(model: Model, x: np.ndarray, schema: Schema) -> None:
-    """Refuse numbers that the model cannot be about: negative counts, a third value."""
+    """Refuse numbers outside the model's domain: negative counts, a third value."""
     if model.wants == "standardised":
         return
     if model.wants == "counts":

@@ -24,8 +24,6 @@ from peerwise.models.family import Model, Phase
 from peerwise.models.gaussian import diagonal
 from peerwise.models.nominal import nominal, topological
 
-__all__ = ["chow_liu", "information", "pair_counts", "tan"]
-
 
 @cache
 def structure(cardinalities: tuple[int, ...], classes: int) -> Phase:
@@ -51,7 +49,7 @@ def tan(
         tuple[int, ...] | None, "the parent column of each column, or -1; none: from the rows"
     ] = None,
 ) -> Model:
-    """p(y) prod_i p(x_i | x_parent(i), y); numbers are Gaussian and given the class independent.
+    """p(y) prod_i p(x_i | x_parent(i), y); numbers are Gaussian, independent given the class.
 
     `parents` has an entry for every column of x: the column of its parent, or -1. See `chow_liu`.
     A missing category is summed out exactly; in the counts a pair needs both of its categories.
@@ -142,7 +140,7 @@ def pair_counts(
 def information(pairs: np.ndarray, cardinalities: Sequence[int]) -> dict[tuple[int, int], float]:
     """I(X_i; X_j | Y) in nats for each pair of categorical columns, from `pair_counts`."""
     cardinalities = tuple(cardinalities)
-    found = {}
+    nats = {}
     for (a, b), part in zip(*_pairs(cardinalities), strict=True):
         table = np.asarray(pairs, float)[:, part].reshape(-1, cardinalities[a], cardinalities[b])
         rows, columns = table.sum(2, keepdims=True), table.sum(1, keepdims=True)
@@ -151,8 +149,8 @@ def information(pairs: np.ndarray, cardinalities: Sequence[int]) -> dict[tuple[i
             ratio = np.log(table) + np.log(total) - np.log(rows) - np.log(columns)
         known = table.sum()
         # rounded, so that equal pairs are equal on every machine and chow_liu's ties are the same
-        found[a, b] = round((table * np.where(table > 0, ratio, 0)).sum() / max(known, 1e-300), 12)
-    return found
+        nats[a, b] = round((table * np.where(table > 0, ratio, 0)).sum() / max(known, 1e-300), 12)
+    return nats
 
 
 def chow_liu(pairs: np.ndarray, cardinalities: Sequence[int]) -> np.ndarray:

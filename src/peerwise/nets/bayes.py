@@ -1,9 +1,9 @@
 """Bayesian layers: dense layers whose weights are Gaussians instead of numbers.
 
 Any net becomes one whose last layers are Bayesian (`bayesian`); the others stay as they are
-("hybrid Bayesian deep learning"). Noise is drawn for what a layer gives out and not for its weights
-(local reparameterisation, Kingma, Salimans and Welling 2015): every row has its own, and training
-is calmer.
+("hybrid Bayesian deep learning"). Noise is drawn for a layer's outputs and not for its weights
+(local reparameterisation, Kingma, Salimans and Welling 2015): every row has its own, and gradients
+are less noisy.
 """
 
 import inspect
@@ -18,28 +18,26 @@ import jax.numpy as jnp
 from peerwise.core import Array, Gaussian, Tree
 from peerwise.errors import BadSetting
 
-__all__ = ["BayesianLinear", "bayesian", "divergence"]
-
 BEGIN = -6.0  # log-variance with which weights begin: small beside them, large enough to learn
 PAPER_BEGIN, PAPER_SPREAD, CLAMP = -9.0, 0.001, 8.0  # what BA-BFL's code has
-TINY = 1e-16  # under a root, so that a layer that is given zeros has a slope
+TINY = 1e-16  # under a root, so that its slope is finite where a layer's inputs are all 0
 
 
 class BayesianLinear(eqx.Module):
-    """A dense layer of independent Gaussian weights and of biases known for sure."""
+    """A dense layer of independent Gaussian weights and plain biases."""
 
     weight: Gaussian  # [out, in]
     bias: Array  # [out]
     clamped: bool = eqx.field(static=True, default=False)
-    noise: Array | None = None  # a key: what is given out is drawn with it; None: its mean
+    noise: Array | None = None  # a key to draw outputs with; None: their means
 
     def log_variance(self) -> Array:
-        """Of the weights; clamped to +-8 it has no slope outside, as in the paper's code."""
+        """Log-variance of weights; clamped to +-8 it has no slope outside (the paper's code)."""
         spread = self.weight.log_variance
         return jnp.clip(spread, -CLAMP, CLAMP) if self.clamped else spread
 
     def __call__(self, x: Array) -> Array:
-        """What a row gives: its mean, or a draw where the layer was given noise."""
+        """The output for a row: its mean, or a draw where the layer has noise."""
         mean = self.weight.mean @ x + self.bias
         if self.noise is None:
             return mean
@@ -92,7 +90,7 @@ def bayesian(
     if layers == 0:
         return make
 
-    def made(key: Array) -> Any:
+    def build(key: Array) -> Any:
         net = make(key)
         dense = _of(net, eqx.nn.Linear)
         if len(dense) < layers:
@@ -105,7 +103,7 @@ def bayesian(
         net = eqx.tree_at(lambda one: _of(one, eqx.nn.Linear)[-layers:], net, new)
         return _Bayesian(net, "key" in inspect.signature(net).parameters)
 
-    return made
+    return build
 
 
 def _made(layer: eqx.nn.Linear, key: Array, paper_init: bool) -> BayesianLinear:
@@ -124,10 +122,10 @@ def divergence(net: Tree, prior: Tree | None = None) -> Array:
     >>> float(divergence(layer))  # half a square for each weight
     3.0
     """
-    mine = _layers(net)
-    others: list[Any] = [None] * len(mine) if prior is None else _layers(prior)
+    layers = _layers(net)
+    others: list[Any] = [None] * len(layers) if prior is None else _layers(prior)
     total = jnp.zeros(())
-    for layer, other in zip(mine, others, strict=True):
+    for layer, other in zip(layers, others, strict=True):
         mean, spread = layer.weight.mean, layer.log_variance()
         center = jnp.zeros_like(mean) if other is None else other.weight.mean
         width = jnp.zeros_like(mean) if other is None else other.log_variance()

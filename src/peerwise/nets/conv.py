@@ -19,8 +19,6 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.initial import check_init, draw, linear
 
-__all__ = ["PADDINGS", "Convolution", "Dropout", "banded", "cnn", "lenet", "max_pool", "patched"]
-
 FEW = 128  # channels times channels out, up to which a GPU multiplies lines instead of patches
 PADDINGS = ("valid", "same")  # no edge around an image, or zeros that keep its size
 

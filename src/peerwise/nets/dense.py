@@ -12,8 +12,6 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting
 from peerwise.nets.initial import check_init, linear
 
-__all__ = ["mlp"]
-
 
 def mlp(
     features: int, classes: int, hidden: Sequence[int] = (512, 256, 128), init: str = "he_uniform"

@@ -1,4 +1,4 @@
-"""How the weights of a layer begin, in one place for every kind of layer.
+"""The initial weights of a layer, in one place for every kind of layer.
 
 Draws are float32 whatever the precision, so that a run in float64 begins with the same weights.
 """
@@ -13,13 +13,11 @@ import jax.numpy as jnp
 from peerwise.core import Array
 from peerwise.errors import UnknownName
 
-__all__ = ["INITS", "check_init", "draw", "linear"]
-
 INITS = ("he_uniform", "pytorch")  # how weights begin
 
 
 def check_init(init: str) -> None:
-    """Refuse a way to begin that is not in INITS."""
+    """Refuse an initialisation that is not in INITS."""
     if init not in INITS:
         raise UnknownName("initialisation", init, INITS)
 
@@ -41,7 +39,7 @@ def draw(key: Array, shape: tuple[int, ...], inputs: int, out: int, init: str) -
 
 
 def linear(key: Array, inputs: int, out: int, init: str) -> eqx.nn.Linear:
-    """A dense layer that begins as `init` says."""
+    """A dense layer with initial weights as `init` says."""
     layer = eqx.filter_eval_shape(eqx.nn.Linear, inputs, out, key=key)  # draws nothing
     begun = draw(key, (out, inputs), inputs, out, init)
     return eqx.tree_at(lambda one: (one.weight, one.bias), layer, begun)

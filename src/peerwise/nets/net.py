@@ -1,7 +1,7 @@
 """What a neural classifier is to a method: weights, and a function of weights and rows.
 
 A user's own net is any function from a key to an equinox module that maps one row to a number a
-class. Its inexact arrays are the weights that nodes train and tell each other; everything else
+class. Its inexact arrays are the weights that nodes train and exchange; everything else
 must be the same whatever the key. A module that takes a keyword `key` (for dropout) gets one for
 every row in training and None in prediction.
 """
@@ -20,8 +20,6 @@ import numpy as np
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
 
-__all__ = ["Net", "log_probabilities", "network_of"]
-
 
 class Net(NamedTuple):
     """A neural classifier of rows of `features` numbers. The same function gives the same net."""
@@ -31,9 +29,9 @@ class Net(NamedTuple):
     features: int
     classes: int
     size: int  # how many weights
-    noisy: bool = False  # whether logits heeds its key: given in training
-    samples: int = 0  # with how many keys it predicts; 0: once, without a key
-    vary: Callable[[Array, Array], Array] | None = None  # key, x -> x as trained on, or as it is
+    noisy: bool = False  # whether logits depends on its key, given in training
+    samples: int = 0  # how many keys it predicts with; 0: once, without a key
+    vary: Callable[[Array, Array], Array] | None = None  # key, x -> augmented x to train on
 
 
 @cache
@@ -58,8 +56,8 @@ def network_of(make: Callable[[Array], Any], features: int, classes: int, sample
 
     def init(key: Array) -> Tree:
         # Functions that make(key) defines anew must not make two nodes' weights two kinds of tree.
-        found = eqx.filter(make(key), eqx.is_inexact_array)
-        return jax.tree.unflatten(structure, jax.tree.leaves(found))
+        drawn = eqx.filter(make(key), eqx.is_inexact_array)
+        return jax.tree.unflatten(structure, jax.tree.leaves(drawn))
 
     def logits(weights: Tree, x: Array, key: Array | None = None) -> Array:
         one = eqx.combine(weights, rest)
@@ -93,9 +91,9 @@ def log_probabilities(net: Net, weights: Tree, x: Array, key: Array) -> Array:
 
 
 def _built(make: Callable[[Array], Any]) -> Any:
-    """What make(key) builds, where nothing but the values of weights may depend on the key.
+    """The module that make(key) builds; only the values of weights may depend on the key.
 
-    Traced, Python cannot look at the key; built twice, fixed arrays and what it counts show.
+    Tracing fails if Python looks at the key; two builds show other fixed arrays, sizes or layers.
     """
     try:
         eqx.filter_eval_shape(make, jax.random.key(0))
@@ -123,7 +121,7 @@ def _shapes(module: Any) -> list[Any]:
 
 
 def _fixed(module: Any) -> list[Any]:
-    """The arrays of a net that are no weights."""
+    """The arrays of a net that are not weights."""
     arrays = jax.tree.leaves(eqx.filter(module, eqx.is_array))
     return [a for a in arrays if not eqx.is_inexact_array(a)]
 

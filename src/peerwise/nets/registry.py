@@ -14,8 +14,6 @@ from peerwise.nets.bayes import bayesian
 from peerwise.nets.net import Net, network_of
 from peerwise.nets.vary import crop_and_flip
 
-__all__ = ["Layers", "bayesian_network", "network"]
-
 Make: TypeAlias = Callable[[Array], Any]  # key -> module
 Init: TypeAlias = Annotated[Literal["he_uniform", "pytorch"], "how the weights begin"]
 

@@ -1,4 +1,4 @@
-"""Images changed at random each time a net trains on them: it cannot learn them by heart."""
+"""Images changed at random each time a net trains on them, which keeps it from memorising them."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -9,14 +9,12 @@ import jax.numpy as jnp
 from peerwise.core import Array
 from peerwise.errors import BadSetting
 
-__all__ = ["crop_and_flip"]
-
 
 def crop_and_flip(shape: Sequence[int], edge: int = 4) -> Callable[[Array, Array], Array]:
     """key, flat images [m, d] -> each moved by up to `edge` pixels, half of them mirrored.
 
     What moves in is the image reflected at its border. `shape` is (height, width) or (height,
-    width, channels). The usual way with CIFAR-10.
+    width, channels). The usual augmentation of CIFAR-10.
 
     >>> crop_and_flip((8, 8))(jax.random.key(0), jnp.ones((3, 64))).shape
     (3, 64)

@@ -1,34 +1,44 @@
 """Reproduce items of a paper: run what they need, keep it, and set the numbers side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.experiments import ba_bfl, compare, crc, cvar_cta, decdiff, gossip_nb, pool, relay
-from peerwise.papers.items import Dataset, Item, Paper, TaskPaper, records, settings
-from peerwise.study.results import Claim, Record, history_of, write_folder
-from peerwise.experiments.setting import Setting
-from peerwise.study.tasks import Task, run_tasks
+from peerwise.papers.items import Dataset, Item, Paper, Scale, TaskPaper, Tasks
 
-__all__ = ["PAPERS", "Reproduction", "choose", "list_items", "reproduce", "tasks_of"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from peerwise.learner import Cell, Outcome
+    from peerwise.study.results import Claim, Record
+
+QUICK_NODES = 80  # larger networks are left out of a quick run
+Progress = Callable[[int, int], None]
+
+
+class _Papers(Mapping[str, Paper | TaskPaper]):
+    """Papers by name; the items of one are imported when it is asked for."""
+
+    names = ("crc", "rc", "gossip-nb", "decdiff", "cvar-cta", "ba-bfl", "relay")
+
+    def __getitem__(self, name: str) -> Paper | TaskPaper:
+        if name not in self.names:
+            raise KeyError(name)
+        module = import_module(f"peerwise.papers.{name.replace('-', '_')}.items")
+        paper: Paper | TaskPaper = module.PAPER
+        return paper
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
 
 # Everything that can be reproduced, by the first half of its name.
-PAPERS: dict[str, Paper | TaskPaper] = {
-    paper.name: paper
-    for paper in (
-        crc.PAPER,
-        compare.PAPER,
-        gossip_nb.PAPER,
-        decdiff.PAPER,
-        cvar_cta.PAPER,
-        ba_bfl.PAPER,
-        relay.PAPER,
-    )
-}
-QUICK_NODES = 80  # larger networks are left out of a quick run
+PAPERS = _Papers()
 
 
 class Reproduction(NamedTuple):
@@ -36,17 +46,17 @@ class Reproduction(NamedTuple):
 
     items: list[str]
     datasets: list[str]
-    records: list[Record]
-    claims: list[Claim]
-    history: pd.DataFrame | None
-    failures: dict[str, str]  # data set -> why
+    records: "list[Record]"
+    claims: "list[Claim]"
+    history: "pd.DataFrame | None"
+    failures: dict[str, str]  # data set or task -> why
 
 
 def list_items() -> list[tuple[str, str]]:
     """Every item that can be reproduced, with its title."""
     named = []
     for paper in PAPERS.values():
-        named += [(f"{paper.name}/{item}", found.title) for item, found in paper.items.items()]
+        named += [(f"{paper.name}/{name}", item.title) for name, item in paper.items.items()]
         named.append((f"{paper.name}/all", "everything above; goes on where it stopped"))
     return named
 
@@ -61,25 +71,6 @@ def choose(name: str) -> tuple[Paper | TaskPaper, list[str]]:
     return paper, list(paper.items) if item == "all" else [item]
 
 
-def _fits(item: Item, dataset: Dataset) -> bool:
-    return not dataset.rows or dataset.rows >= item.least
-
-
-def _curves(
-    datasets: Sequence[Dataset], defaults: dict[str, Setting], outcomes: dict[str, Any]
-) -> pd.DataFrame | None:
-    """Errors of every node and round in the default setting."""
-    frames = []
-    for dataset in datasets:
-        for method in ("rc", "ml", "crc", "isolated"):
-            update = {"record": "all", "method": method}
-            setting = defaults[dataset.name].model_copy(update=update)
-            outcome = outcomes.get(setting.key)
-            if outcome is not None:
-                frames.append(history_of(setting, outcome, dataset=dataset.name, method=method))
-    return pd.concat(frames, ignore_index=True) if frames else None
-
-
 def reproduce(
     paper: Paper | TaskPaper,
     items: list[str],
@@ -89,7 +80,7 @@ def reproduce(
     repetitions: int | None = None,
     quick: bool = False,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     only_kept: bool = False,
 ) -> Reproduction:
     """Run items of a paper on the data sets at hand and write a run folder.
@@ -97,94 +88,131 @@ def reproduce(
     `repetitions` is the number of trials where items are Monte Carlo, and of replicas where they
     train networks. `only_kept` runs nothing and takes what is in the folder.
     """
+    work = _Work(folder, Scale(quick, repetitions), chosen, progress, workers, only_kept)
     if isinstance(paper, TaskPaper):
-        return _from_tasks(
-            paper, items, folder, chosen, repetitions, quick, workers, progress, only_kept
-        )
-    datasets = paper.datasets(chosen, quick)
+        return _from_tasks(paper, items, work)
+    return _from_columns(paper, items, work)
+
+
+class _Work(NamedTuple):
+    """How a command is carried out."""
+
+    folder: Path
+    scale: Scale
+    chosen: Sequence[str] | None
+    progress: Progress | None
+    workers: int | None
+    only_kept: bool
+
+    @property
+    def how(self) -> tuple[Path, Progress | None, int | None, bool]:
+        """What those who run cells and tasks are told."""
+        return self.folder / "cells", self.progress, self.workers, self.only_kept
+
+    def write(
+        self, paper: Paper | TaskPaper, items: list[str], sets: list[str],
+        records: "list[Record]", more: dict[str, Any], history: "pd.DataFrame | None" = None,
+    ) -> "list[Claim]":  # fmt: skip
+        """Write the run folder; returns the claims."""
+        from peerwise.study.results import write_folder
+
+        named = [f"{paper.name}/{item}" for item in items]
+        asked = {"items": named, "datasets": sets, "quick": self.scale.quick}
+        claims, config = paper.claims(records), {"command": "reproduce", **asked, **more}
+        write_folder(self.folder, config=config, records=records, claims=claims, history=history)
+        return claims
+
+
+def _fits(item: Item, dataset: Dataset) -> bool:
+    return not dataset.rows or dataset.rows >= item.least
+
+
+def _from_columns(paper: Paper, items: list[str], work: _Work) -> Reproduction:
+    from peerwise.learner import cell
+    from peerwise.papers.records import cells
+    from peerwise.study.pool import run_all
+
+    datasets = paper.datasets(work.chosen, work.scale.quick)
     here = [d for d in datasets if d.present]
-    tables = [item for item in items if item not in paper.without_data]
-    if tables and not here:
+    if not here and any(paper.items[item].needs_data for item in items):
         names = ", ".join(d.data for d in datasets)
         raise BadData(
             f"none of the data sets is at hand (looked for {names}); give the folder that "
             "has them and their MANIFEST.json with --data or PEERWISE_DATA"
         )
-    defaults = {d.name: paper.base(d, quick, repetitions) for d in datasets}
-    needed = [
-        s
-        for d in here
-        for item in tables
-        if _fits(paper.items[item], d)
-        for s in settings(paper.items[item], defaults[d.name])
+    bases = {d.name: cell(paper.base(d, work.scale)) for d in datasets}
+    tables = [paper.items[item] for item in items]
+    needed = [c for d in here for t in tables if _fits(t, d) for c in cells(t, bases[d.name])]
+    if work.scale.quick:
+        needed = [c for c in needed if c["split"]["nodes"] <= QUICK_NODES]
+    outcomes, failed = run_all(needed, *work.how)
+    sources = {c.key: c["data"]["source"] for c in needed}
+    failures = {sources[key]: why for key, why in failed.items()}
+    records = [
+        record for item in items for record in _of_item(paper, item, datasets, bases, outcomes)
     ]
-    if quick:
-        needed = [s for s in needed if s.nodes <= QUICK_NODES]
-    outcomes, failed = pool.run_all(needed, folder / "cells", progress, workers, only_kept)
-    by_key = {s.key: s for s in needed}
-    failures = {by_key[key].data: why for key, why in failed.items()}
-    found: list[Record] = []
-    for item in items:
-        if item in paper.without_data:
-            found += paper.without_data[item]()
-            continue
-        for dataset in [d for d in datasets if _fits(paper.items[item], d)]:
-            found += records(paper, item, dataset, defaults[dataset.name], outcomes)
-    claims = paper.claims(found)
-    wanted = set(items) & set(paper.curves)
-    history = _curves(here, defaults, outcomes) if wanted else None
-    config = {
-        "command": "reproduce",
-        "items": [f"{paper.name}/{item}" for item in items],
-        "datasets": [d.name for d in datasets],
-        "quick": quick,
-        "repetitions": next(iter(defaults.values())).repetitions,
-    }
-    write_folder(folder, config=config, records=found, claims=claims, history=history)
-    return Reproduction(items, [d.name for d in datasets], found, claims, history, failures)
+    curves = any(table.curves for table in tables)
+    history = _curves(here, bases, outcomes) if curves else None
+    chosen, often = [d.name for d in datasets], next(iter(bases.values()))["run"]["repetitions"]
+    claims = work.write(paper, items, chosen, records, {"repetitions": often}, history)
+    return Reproduction(items, chosen, records, claims, history, failures)
 
 
-def tasks_of(
-    paper: TaskPaper, items: list[str], sets: list[str], quick: bool, trials: int | None
-) -> dict[str, dict[str, Task]]:
+def _of_item(
+    paper: Paper, name: str, datasets: list[Dataset], bases: "dict[str, Cell]",
+    outcomes: "dict[str, Outcome]",
+) -> "list[Record]":  # fmt: skip
+    from peerwise.papers.records import column_records
+
+    item = paper.items[name]
+    fitting = [d for d in datasets if _fits(item, d)]
+    if item.records:
+        return paper.part("report", item.records)(name, fitting)
+    return [r for d in fitting for r in column_records(paper, name, d, bases[d.name], outcomes)]
+
+
+def _curves(
+    datasets: Sequence[Dataset], bases: "dict[str, Cell]", outcomes: "dict[str, Outcome]"
+) -> "pd.DataFrame | None":
+    """Errors of every node and round in the default setting."""
+    import pandas as pd
+
+    from peerwise.study.results import history_of
+
+    frames = []
+    for dataset in datasets:
+        for method in ("rc", "ml", "crc", "isolated"):
+            one = bases[dataset.name].changed(method=method, run={"record": "all"})
+            outcome = outcomes.get(one.key)
+            if outcome is not None:
+                frames.append(history_of(outcome, dataset=dataset.name, method=method))
+    return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def tasks_of(paper: TaskPaper, items: list[str], sets: list[str], scale: Scale) -> dict[str, Tasks]:
     """The tasks of every item, by name."""
-    return {item: paper.items[item].tasks(sets, quick, trials) for item in items}
+    return {item: paper.items[item].tasks(sets, scale) for item in items}
 
 
-def _from_tasks(
-    paper: TaskPaper,
-    items: list[str],
-    folder: Path,
-    chosen: Sequence[str] | None,
-    trials: int | None,
-    quick: bool,
-    workers: int | None,
-    progress: Callable[[int, int], None] | None,
-    only_kept: bool,
-) -> Reproduction:
-    sets = paper.datasets(chosen)
+def _from_tasks(paper: TaskPaper, items: list[str], work: _Work) -> Reproduction:
+    from peerwise.study.tasks import run_tasks
+
+    sets = paper.datasets(work.chosen)
     if not sets and any(paper.items[item].needs_data for item in items):
         raise BadData(
             "none of the paper's data sets is at hand; give the folder that has them and their "
             "MANIFEST.json with --data or PEERWISE_DATA"
         )
-    wanted = tasks_of(paper, items, sets, quick, trials)
+    wanted = tasks_of(paper, items, sets, work.scale)
     every = [task for tasks in wanted.values() for task in tasks.values()]
-    done, failed = run_tasks(every, folder / "cells", progress, workers, only_kept)
-    found: list[Record] = []
+    done, failed = run_tasks(every, *work.how)
+    records: list[Record] = []
     for item, tasks in wanted.items():
-        mine = {name: done[task.key] for name, task in tasks.items() if task.key in done}
-        found += paper.items[item].records(mine)
-    claims = paper.claims(found)
-    config: dict[str, Any] = {
-        "command": "reproduce",
-        "items": [f"{paper.name}/{item}" for item in items],
-        "datasets": sets,
-        "quick": quick,
-        **({} if trials is None else {"trials": trials}),
-    }
-    write_folder(folder, config=config, records=found, claims=claims)
+        arrays = {name: done[task.key] for name, task in tasks.items() if task.key in done}
+        records += paper.records(item, arrays)
+    often = work.scale.repetitions
+    trials = {} if often is None else {"trials": often}
+    claims = work.write(paper, items, sets, records, trials)
     names = {task.key: name for tasks in wanted.values() for name, task in tasks.items()}
-    return Reproduction(
-        items, sets, found, claims, None, {names[key]: why for key, why in failed.items()}
-    )
+    failures = {names[key]: why for key, why in failed.items()}
+    return Reproduction(items, sets, records, claims, None, failures)

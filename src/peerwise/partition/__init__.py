@@ -18,9 +18,7 @@ from peerwise.partition.labels import (
     mixed,
     sole_holder,
 )
-from peerwise.partition.rows import Partition
 from peerwise.partition.shifts import (
-    Shift,
     concept_drift,
     concept_shift,
     feature_skew,
@@ -36,8 +34,6 @@ from peerwise.partition.skew import allocation, gini, gini_by_class, gini_of_tot
 from peerwise.partition.ways import clusters, feature_drift, first_component, iid
 
 __all__ = [
-    "Partition",
-    "Shift",
     "allocation",
     "clusters",
     "concept_drift",

@@ -10,8 +10,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, sized, whole
 from peerwise.partition.skew import gini_by_class
 
-__all__ = ["dirichlet", "dirichlet_by_class", "truncated_zipf", "zipf"]
-
 DRAWS = 1000  # of a whole allocation before `zipf` and `dirichlet_by_class` give up
 
 
@@ -202,7 +200,7 @@ def _skewed(
     if gini is None or not held.any():
         return draw()
     low, high = gini
-    here = held > 0  # a class without rows says nothing
+    here = held > 0  # a class without rows has no index
     # A class is most unequal where one node holds all that the others need not have.
     limit = (1 - 1 / nodes) * float(np.mean(1 - nodes * least / held[here]))
     few = f"{nodes} nodes of {least} rows or more of each class can reach {limit:.2f} at most"

@@ -10,8 +10,6 @@ from peerwise.errors import BadData, BadSetting
 from peerwise.partition.rows import Rows, apportion, checked, cut, deal
 from peerwise.partition.ways import first_component
 
-__all__ = ["label_drift", "label_feature_drift", "label_sorted", "mixed", "sole_holder"]
-
 
 @declares("partition")
 def label_sorted(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> Rows:
@@ -70,22 +68,22 @@ def sole_holder(
     sizes: np.ndarray,
     *,
     label: Annotated[int, Ge(0), "the class that node 0 alone holds"] = 0,
-    share: Annotated[float, Gt(0), Le(1), "of node 0's rows that are of this class"] = 0.5,
+    share: Annotated[float, Gt(0), Le(1), "share of node 0's rows in this class"] = 0.5,
 ) -> Rows:
     """Node 0 alone holds a class, `share` of its rows; all else at random among the other classes.
 
-    What becomes of that class where node 0 is seldom heard?
+    It shows what becomes of that class if node 0 is seldom heard.
 
     >>> x, y = np.zeros((8, 1)), np.array([0, 1, 2, 1, 0, 2, 1, 2])
     >>> rows = sole_holder(np.random.default_rng(0), x, y, np.array([2, 2, 2]))
-    >>> [int((y[mine] == 0).sum()) for mine in rows]
+    >>> [int((y[held] == 0).sum()) for held in rows]
     [1, 0, 0]
     """
     sizes, y = checked(x, y, sizes), np.asarray(y)
     if not sizes[0]:
         raise BadSetting("node 0 is to hold a class and has no rows; give it 1 or more")
     rare = max(1, int(np.floor(share * sizes[0])))
-    held, others = (rng.permutation(np.flatnonzero(found)) for found in (y == label, y != label))
+    held, others = (rng.permutation(np.flatnonzero(mask)) for mask in (y == label, y != label))
     if rare > held.size or sizes.sum() - rare > others.size:
         raise BadData(
             f"node 0 needs {rare} rows of class {label} and there are {held.size}, all together "

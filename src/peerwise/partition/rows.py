@@ -1,4 +1,4 @@
-"""What ways to deal rows have in common: checked sizes, chunks, whole numbers in proportion."""
+"""What all partitions have in common: checked sizes, chunks, whole numbers in proportion."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -6,8 +6,6 @@ from typing import TypeAlias
 import numpy as np
 
 from peerwise.errors import BadData, BadSetting
-
-__all__ = ["Partition"]
 
 Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
 # Deals rows to nodes: rng, x [m, d], y [m], sizes [n] -> the rows of each node.
@@ -22,7 +20,7 @@ def whole(name: str, value: int, least: int) -> int:
 
 
 def checked(x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The sizes as an array, if they and the table make sense."""
+    """The sizes as an array, checked against the table."""
     sizes = np.asarray(sizes)
     if sizes.ndim != 1 or not sizes.size or sizes.dtype.kind not in "iu" or sizes.min() < 0:
         raise BadSetting(f"sizes must be one whole number, 0 or more, for each node, got {sizes}")
@@ -59,7 +57,7 @@ def apportion(share: np.ndarray, total: int) -> np.ndarray:
 
 
 def sized(share: np.ndarray, rows: int, minimum: int) -> np.ndarray:
-    """Sizes in proportion to `share`, but for nodes that would fall below the minimum."""
+    """Sizes in proportion to `share`; nodes that would fall below the minimum get the minimum."""
     sizes = np.full(share.size, minimum)
     free = np.ones(share.size, bool)  # nodes above the minimum; each turn may find more below it
     while free.any():

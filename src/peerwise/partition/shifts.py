@@ -15,10 +15,8 @@ from annotated_types import Ge, Le
 from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
 
-__all__ = ["Shift", "concept_drift", "concept_shift", "feature_skew", "unshifted"]
-
 # Changes rows: rng, x [m, d], y [m], the rows of each node, cardinalities (0: a number) -> x, y.
-# No row may be two nodes'. A row of no node stays as it is. Without cardinalities all are numbers.
+# No row may belong to two nodes. A row of no node stays. Without cardinalities all are numbers.
 Shift: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 STRONGEST = 10.0  # exp(10 a) is still a number in float32 for every normal draw a that occurs
@@ -52,7 +50,7 @@ def feature_skew(
 
     As instruments that are calibrated differently do: deviations from the mean are multiplied by
     exp(strength a) and strength b standard deviations are added, with a and b normal draws for each
-    node and column. Unlike noise this takes nothing from what a node knows: it could be undone.
+    node and column. Unlike noise this loses no information: it could be undone.
 
     >>> x, y = np.array([[1.0, 0.0], [3.0, 1.0]]), np.array([0, 1])
     >>> seen, _ = feature_skew(np.random.default_rng(0), x, y, [np.array([0, 1])], (0, 2))
@@ -109,15 +107,15 @@ def concept_shift(
     owned: Sequence[np.ndarray],
     cardinalities: Sequence[int] = (),
     *,
-    strength: Annotated[float, Ge(0), Le(1), "share of nodes that label otherwise"] = 0.2,
+    strength: Annotated[float, Ge(0), Le(1), "share of nodes that confuse classes"] = 0.2,
     classes: Annotated[int, Ge(2), "how many classes such a node confuses"] = 2,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drift in p(y | x): some nodes take a few classes for each other.
 
     They are a share `strength` of the nodes, rounded up and drawn at random. Each draws `classes`
     of all classes and gives every row of one the label of the next, and of the last that of the
-    first: 2 are swapped. It is a share of nodes and not of rows as labels that are wrong at random
-    would be noise, alike at all nodes; nor all nodes, as those of two classes would agree again.
+    first: 2 are swapped. It is a share of nodes, not of rows: labels that are wrong at random
+    would be noise, alike at all nodes. Nor all nodes: with two classes they would agree again.
 
     >>> x, y = np.zeros((4, 1)), np.array([0, 1, 0, 1])
     >>> owned = [np.array([0, 1]), np.array([2, 3])]

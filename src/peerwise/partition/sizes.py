@@ -6,8 +6,6 @@ from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.partition.rows import sized, whole
 
-__all__ = ["equal_sizes", "exponential_sizes", "log_uniform_sizes", "uniform_sizes"]
-
 
 def _room(nodes: int, rows: int, minimum: int) -> None:
     needed = whole("nodes", nodes, 1) * whole("minimum", minimum, 0)
@@ -19,7 +17,7 @@ def _room(nodes: int, rows: int, minimum: int) -> None:
 
 
 def equal_sizes(nodes: int, rows: int) -> np.ndarray:
-    """As many rows for each node; the first ones have one more where they do not divide.
+    """Equally many rows for each node; the first ones have one more where they do not divide.
 
     >>> equal_sizes(3, 10).tolist()
     [4, 3, 3]
@@ -30,7 +28,7 @@ def equal_sizes(nodes: int, rows: int) -> np.ndarray:
 
 @declares("sizes", name="equal")
 def _equal(rng: np.random.Generator, nodes: int, rows: int, minimum: int = 2) -> np.ndarray:
-    """As many rows for each node."""
+    """Equally many rows for each node."""
     _room(nodes, rows, minimum)
     return equal_sizes(nodes, rows)
 

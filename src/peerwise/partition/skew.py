@@ -10,8 +10,6 @@ import numpy as np
 
 from peerwise.errors import BadData
 
-__all__ = ["allocation", "gini", "gini_by_class", "gini_of_totals"]
-
 
 def gini(counts: np.ndarray) -> np.ndarray:
     """The Gini index of numbers, 0 or more, along the last axis: 0 where all are equal.

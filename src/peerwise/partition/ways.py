@@ -6,9 +6,7 @@ from peerwise.declare import declares
 from peerwise.errors import BadData
 from peerwise.partition.rows import Rows, checked, cut, deal
 
-__all__ = ["clusters", "feature_drift", "first_component", "iid"]
-
-CLUSTERS = 100  # of rows at most: k-means takes time in proportion to them
+CLUSTERS = 100  # at most: k-means takes time in proportion to their number
 
 
 def _standardised(x: np.ndarray) -> np.ndarray:
@@ -81,7 +79,7 @@ def clusters(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.n
     """Sample bias: rows in the order of their k-means cluster, dealt in chunks.
 
     There are as many clusters of the whole table as nodes, 100 at most. They follow each other
-    along a way from centre to nearest centre, so that a chunk that straddles clusters holds rows
+    along a path from centre to nearest centre, so that a chunk that straddles clusters holds rows
     of near ones; within a cluster the order is random. "Towards a Realistic Decentralized Naive
     Bayes with Differential Privacy" (Giaretta et al.), section 6. Columns are standardised, and
     category codes are taken as numbers.
@@ -91,7 +89,7 @@ def clusters(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.n
     ...        clusters(np.random.default_rng(0), x, y, np.array([2, 2])))
     [[0, 2], [1, 3]]
     """
-    from sklearn.cluster import MiniBatchKMeans  # takes a while, and other ways do without it
+    from sklearn.cluster import MiniBatchKMeans  # slow to import and needed only here
     from threadpoolctl import threadpool_limits
 
     sizes = checked(x, y, sizes)
@@ -100,13 +98,13 @@ def clusters(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: np.n
     k = min(sizes.size, len(z), CLUSTERS)
     means = MiniBatchKMeans(k, n_init=3, random_state=int(rng.integers(2**31)))
     with threadpool_limits(1):  # sums in one order give the same clusters everywhere
-        found = means.fit(z)
-    place = np.argsort(_way(found.cluster_centers_))  # of each cluster along the way
-    return deal(rng, used[np.argsort(place[found.labels_[used]], kind="stable")], sizes)
+        fitted = means.fit(z)
+    place = np.argsort(_way(fitted.cluster_centers_))  # of each cluster along the path
+    return deal(rng, used[np.argsort(place[fitted.labels_[used]], kind="stable")], sizes)
 
 
 def _way(centres: np.ndarray) -> np.ndarray:
-    """The numbers of points [k, d] from the outermost on, always to the nearest not yet seen."""
+    """An order of points [k, d]: the outermost first, then always the nearest of those left."""
     left = np.ones(len(centres), bool)
     here = int(np.argmax(((centres - centres.mean(0)) ** 2).sum(1)))
     way = [here]

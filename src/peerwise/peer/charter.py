@@ -7,7 +7,7 @@ do not learn together, and `difference` says in words where they part.
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,20 +15,27 @@ from typing import Annotated, Any, Literal, Self
 import networkx as nx
 import numpy as np
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)  # fmt: skip
 
 from peerwise import data, topology
 from peerwise.checkpoint import write_whole
+from peerwise.declare import Varies
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
-from peerwise.experiments.setting import NEURAL, Setting, setting_from
-from peerwise.models.registry import PLAIN
-from peerwise.peer import agreed
+from peerwise.learner import Cell
+from peerwise.learner.world import is_plain
+from peerwise.peer import described, terms
+from peerwise.peer.described import DESCRIPTION
 from peerwise.peer.own_rows import own_rows
-from peerwise.peer.terms import FeatureTerms, LimitTerms, NodeTerms, PrivacyTerms, RoundTerms
-
-__all__ = [
-    "Charter", "FeatureTerms", "LimitTerms", "NodeTerms", "PrivacyTerms", "RoundTerms", "draft"
-]  # fmt: skip
+from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms
 
 
 class Charter(BaseModel):
@@ -46,59 +53,72 @@ class Charter(BaseModel):
         "given", description="center and scale as given, or found by exact sums between neighbours"
     )
     features: tuple[FeatureTerms, ...] = Field(min_length=1)
-    method: dict[str, Any] = Field(description="keys of a setting: what is learnt and how")
-    rounds: RoundTerms = RoundTerms.model_validate({})
-    privacy: PrivacyTerms | None = None
+    method: Any = Field(
+        description="as in a run file, and so the next four: what is learnt and how"
+    )
+    model: Any = None
+    net: Any = None
+    privacy: Any = None
+    run: Any = None
+    pace: PaceTerms = PaceTerms.model_validate({})
+    budget: BudgetTerms | None = None
     limits: LimitTerms = LimitTerms.model_validate({})
     nodes: dict[str, NodeTerms]
 
-    @field_validator("method")
-    @classmethod
-    def _typed(cls, method: dict[str, Any]) -> dict[str, Any]:
-        return agreed.typed(method)
+    _cell: Cell | None = PrivateAttr(None)  # None: it names code that is not allowed here
+    _tables: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
 
     @field_validator("nodes")
     @classmethod
     def _network(cls, nodes: dict[str, NodeTerms]) -> dict[str, NodeTerms]:
-        agreed.check_nodes(nodes)
-        return agreed.ordered(nodes)
+        terms.check_nodes(nodes)
+        return terms.ordered(nodes)
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        agreed.distinct(self.classes, "the class")
-        agreed.distinct([f.name for f in self.features], "the feature")
+    def _fits(self, info: ValidationInfo) -> Self:
+        terms.distinct(self.classes, "the class")
+        terms.distinct([f.name for f in self.features], "the feature")
         if self.target in {f.name for f in self.features}:
             raise BadSetting(
                 f"the target '{self.target}' is among the features; a node would be told what it is"
                 " to predict: remove the feature"
             )
-        agreed.check_method(self.setting(), self.limits, self.privacy, self.units, self.missing)
+        description = self.description
+        if set(self.own_code) <= set((info.context or {}).get("allowed", ())):
+            described.run_of(description.get("run", {}))
+            self._cell = described.cell_of(description)
+            described.check_cell(self._cell, self.schema(), self.units, self.limits, self.budget)
+        self._tables = described.tables_of(description, self._cell)
         return self
 
     @classmethod
-    def load(cls, path: str | Path) -> "Charter":
-        """The charter in a file; the error names the file and the line or key that is wrong."""
+    def load(cls, path: str | Path, allowed: Collection[str] = ()) -> "Charter":
+        """The charter in a file; the error names the file and the line or key that is wrong.
+
+        `allowed`: the `module:function` that may be imported, if the charter names them.
+        """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadFile(f"cannot read the charter {path}: {error}") from None
-        return cls.parse(text, str(path))
+        return cls.parse(text, str(path), allowed)
 
     @classmethod
-    def parse(cls, text: str, where: str = "the charter") -> "Charter":
-        """The charter that a TOML text is."""
+    def parse(
+        cls, text: str, where: str = "the charter", allowed: Collection[str] = ()
+    ) -> "Charter":
+        """The charter that a TOML text is; see `load`."""
         try:
             raw = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise BadFile(f"{where} is not TOML: {error}") from None
-        return _made(raw, where)
+        return _checked(raw, where, allowed)
 
     def text(self) -> str:
         """The charter as TOML, from which `parse` makes an equal one."""
-        raw = self.model_dump(mode="json", exclude_none=True)
+        raw = self.model_dump(mode="json", exclude_none=True, exclude=set(DESCRIPTION))
         raw["features"] = [f.model_dump(mode="json", exclude_defaults=True) for f in self.features]
-        raw["method"] = dict(self.method)  # as it is: JSON has no infinity
-        return tomli_w.dumps(raw)
+        return tomli_w.dumps(raw | self.description)  # as it is: JSON has no infinity
 
     def save(self, path: str | Path) -> None:
         """Write the text to a file, whole or not at all."""
@@ -110,10 +130,8 @@ class Charter(BaseModel):
 
         The order of the nodes, features and classes counts: nodes go by their number.
         """
-        # defaults are left out, so that a new key with a default does not part old and new nodes
-        raw = self.model_dump(mode="json", exclude_defaults=True)
-        chosen = self.setting().model_dump(mode="json", exclude_defaults=True)
-        raw["method"] = {key: chosen[key] for key in agreed.METHOD_KEYS if key in chosen}
+        raw = self.model_dump(mode="json", exclude_defaults=True, exclude=set(DESCRIPTION))
+        raw["description"] = described.choices(self._tables)
         raw["nodes"] = list(raw["nodes"].items())
         text = json.dumps(raw, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -121,20 +139,60 @@ class Charter(BaseModel):
     def difference(self, other: "Charter") -> str | None:
         """The first difference in words, None when both say the same."""
         for key in ("name", "target", "classes", "missing", "units"):
-            if found := _differs(key, getattr(self, key), getattr(other, key)):
-                return found
-        mine, theirs = ({f.name: f for f in c.features} for c in (self, other))
-        if found := _parts("feature", mine, theirs):
-            return found
-        mine_too, theirs_too = self.setting(), other.setting()
-        for key in agreed.METHOD_KEYS:
-            values = getattr(mine_too, key), getattr(theirs_too, key)
-            if found := _differs(f"method.{key}", *values):
-                return found
-        for key in ("rounds", "privacy", "limits"):
-            if found := _fields(key, getattr(self, key), getattr(other, key)):
-                return found
+            if words := _differs(key, getattr(self, key), getattr(other, key)):
+                return words
+        here, there = ({f.name: f for f in c.features} for c in (self, other))
+        if words := _parts("feature", here, there):
+            return words
+        ours, theirs = (described.flat("", c._tables) for c in (self, other))
+        for key in {**ours, **theirs}:
+            if words := _differs(key, ours.get(key), theirs.get(key)):
+                return words
+        for key in ("pace", "budget", "limits"):
+            if words := _fields(key, getattr(self, key), getattr(other, key)):
+                return words
         return _parts("node", self.nodes, other.nodes)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The sections that a run file has too, as they are written."""
+        return {key: v for key in DESCRIPTION if (v := getattr(self, key)) is not None}
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The `module:function` of its author that the charter names."""
+        return described.own_code(self.description)
+
+    @property
+    def cell(self) -> Cell:
+        """The description with every default; refused where it names code that is not allowed."""
+        if self._cell is None:
+            options = " ".join(f"--allow {name}" for name in self.own_code)
+            raise BadSetting(
+                f"the charter names code of its author: {', '.join(self.own_code)}. Read it, and "
+                f"if it may run at this site, give {options}"
+            )
+        return self._cell
+
+    @property
+    def method_name(self) -> str:
+        """What its method is called."""
+        return str(self._tables["method"]["name"])
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds of learning there are."""
+        return int((self._tables if self._cell is None else self._cell)["run"]["rounds"])
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from, but for noise that hides."""
+        return int(self._tables["run"]["seed"])
+
+    @property
+    def precision(self) -> str:
+        """Of the arithmetic: float32 or float64."""
+        return str(self._tables["run"]["precision"])
 
     def schema(self) -> data.Schema:  # type: ignore[override]
         """What the columns mean; with units = "agree" before center and scale are found."""
@@ -143,22 +201,14 @@ class Charter(BaseModel):
         )
         return data.Schema(features, self.classes, self.target, self.missing)
 
-    def setting(self) -> Setting:
-        """The setting of which `experiments.job` makes the method."""
-        n = len(self.nodes)
-        of_network = {"nodes": n, "rows": max(1, (self.limits.rows or n) // n)}
-        of_rounds = {"rounds": self.rounds.count, "seed": self.rounds.seed}
-        return setting_from({**self.method, **of_network, **of_rounds}, agreed.SECTION)
-
     def graph(self) -> nx.Graph:
         """Who talks to whom, by name."""
-        return agreed.graph_of(self.nodes)
+        return terms.graph_of(self.nodes)
 
     def topology(self) -> topology.Topology:
         """The same as arrays: node i is the i-th name."""
         numbered = nx.relabel_nodes(self.graph(), {name: i for i, name in enumerate(self.names)})
-        made = topology.from_graph(numbered)
-        return topology.metropolis(made) if self.setting().metropolis else made
+        return topology.from_graph(numbered)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -181,7 +231,7 @@ class Charter(BaseModel):
 
         `exact`: in double precision, whatever the method computes in.
         """
-        wide = exact or self.setting().precision == "float64"
+        wide = exact or self.precision == "float64"
         dtype: type[np.floating] = np.float64 if wide else np.float32
         return own_rows(table, self.schema(), self.features, self.limits, dtype)
 
@@ -189,37 +239,39 @@ class Charter(BaseModel):
 def draft(
     table: data.Table,
     graph: nx.Graph,
+    description: Mapping[str, Any],
     *,
     name: str,
-    method: Mapping[str, Any],
     addresses: Mapping[str, str] | None = None,
     units: str = "given",
     typing: str | Mapping[str, str] = "distinct",
     missing: bool | None = None,
-    rounds: Mapping[str, Any] | None = None,
+    pace: Mapping[str, Any] | None = None,
     limits: Mapping[str, Any] | None = None,
-    privacy: Mapping[str, Any] | None = None,
+    budget: Mapping[str, Any] | None = None,
 ) -> Charter:
     """A charter for data like a sample, between the nodes of a graph of names.
 
-    What the columns mean is learnt from the sample, center and scale too unless the nodes agree on
-    them or the model is about plain numbers: nodes without secrets should make the sample. Cells
-    may be empty if a number of the sample is missing, or as `missing` says. limits.rows is the
-    number of rows of the sample unless given. With a privacy budget numbers get the bounds of the
-    sample, which then are public.
+    `description`: sections of a run file (method, model or net, privacy, run); code that it names
+    is imported. What the columns mean is learnt from the sample, center and scale too unless the
+    nodes agree on them or the model is about plain numbers: nodes without secrets should make the
+    sample. Cells may be empty if a number of the sample is missing, or as `missing` says.
+    limits.rows is the number of rows of the sample unless given. With a privacy budget numbers get
+    the bounds of the sample, which then are public.
     """
     encoded = data.encode(table, typing=typing)
     schema = encoded.schema
-    plain = method.get("model") in PLAIN and method.get("method") not in NEURAL
-    if units == "given" and not plain:
+    description = described.as_written(description)
+    described.check_moved(description)
+    if units == "given" and not is_plain(described.cell_of(description)):
         _, schema = data.standardise(encoded.x, schema)
     bounds: dict[str, dict[str, Any]] = {
         f.name: {"low": float(np.nanmin(column)), "high": float(np.nanmax(column))}
         for f, column in zip(schema.features, encoded.x.T, strict=True)
         if f.kind == "numeric"
     }
-    told = addresses or {}
-    for node in told:
+    addresses = addresses or {}
+    for node in addresses:
         if node not in graph:
             raise UnknownName("node with an address:", node, map(str, graph))
     raw = {
@@ -231,24 +283,32 @@ def draft(
         "features": [
             {"name": f.name, "kind": f.kind, "categories": f.categories}
             | ({"center": f.center, "scale": f.scale} if f.kind == "numeric" else {})
-            | (bounds.get(f.name, {}) if privacy is not None else {})
+            | (bounds.get(f.name, {}) if budget is not None else {})
             for f in schema.features
         ],
-        "method": dict(method),
-        "rounds": dict(rounds or {}),
-        "privacy": None if privacy is None else dict(privacy),
+        **description,
+        "pace": dict(pace or {}),
+        "budget": None if budget is None else dict(budget),
         "limits": {"rows": len(encoded.y), **(limits or {})},
         "nodes": {
-            node: {"address": told.get(node), "neighbours": list(graph[node])} for node in graph
+            node: {"address": addresses.get(node), "neighbours": list(graph[node])}
+            for node in graph
         },
     }
-    return _made(raw, "the charter")
+    return _checked(raw, "the charter", described.own_code(description))
 
 
-def _made(raw: Mapping[str, Any], where: str) -> Charter:
+def _checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:
     """A charter from plain values; says which key is wrong and why."""
     try:
-        return Charter(**raw)
+        described.check_moved(raw)
+        context = {"allowed": allowed}
+        return Charter.model_validate(described.as_written(raw), context=context)
+    except Varies as varied:
+        raise BadSetting(f"{where}: {described.one_value(varied)}") from None
+    except PeerwiseError as error:
+        error.args = (f"{where}: {error}",)
+        raise
     except ValidationError as error:
         first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
@@ -265,23 +325,23 @@ def _made(raw: Mapping[str, Any], where: str) -> Charter:
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "features": FeatureTerms,
-    "rounds": RoundTerms,
-    "privacy": PrivacyTerms,
+    "pace": PaceTerms,
+    "budget": BudgetTerms,
     "limits": LimitTerms,
     "nodes": NodeTerms,
 }
 
 
 def _keys(place: tuple[int | str, ...]) -> list[str]:
-    """The keys that are known where an unknown one was found, with the path to them."""
+    """The keys that are known where an unknown one stands, with the path to them."""
     section = Charter if len(place) == 1 else _SECTIONS[str(place[0])]
     return [".".join(map(str, (*place[:-1], key))) for key in section.model_fields]
 
 
-def _differs(key: str, mine: object, theirs: object) -> str | None:
-    if mine == theirs:
+def _differs(key: str, ours: object, theirs: object) -> str | None:
+    if ours == theirs:
         return None
-    here, there = ("absent" if v is None else _shown(v) for v in (mine, theirs))
+    here, there = ("absent" if v is None else _shown(v) for v in (ours, theirs))
     return f"{key} is {here} here and {there} there"
 
 
@@ -289,25 +349,25 @@ def _shown(value: object) -> str:
     return repr(list(value)) if isinstance(value, tuple) else repr(value)
 
 
-def _fields(key: str, mine: BaseModel | None, theirs: BaseModel | None) -> str | None:
+def _fields(key: str, ours: BaseModel | None, theirs: BaseModel | None) -> str | None:
     """The first difference between two sections, either of which may be absent."""
-    present = mine or theirs
+    present = ours or theirs
     for field in type(present).model_fields if present else ():
-        values = getattr(mine, field, None), getattr(theirs, field, None)
-        if found := _differs(f"{key}.{field}", *values):
-            return found
+        values = getattr(ours, field, None), getattr(theirs, field, None)
+        if words := _differs(f"{key}.{field}", *values):
+            return words
     return None
 
 
-def _parts(kind: str, mine: Mapping[str, BaseModel], theirs: Mapping[str, BaseModel]) -> str | None:
+def _parts(kind: str, ours: Mapping[str, BaseModel], theirs: Mapping[str, BaseModel]) -> str | None:
     """The first difference between named sections: who is missing, their order, what they say."""
-    for name in [*mine, *theirs]:
-        if name not in mine or name not in theirs:
+    for name in [*ours, *theirs]:
+        if name not in ours or name not in theirs:
             return f"{kind} '{name}' is missing {'here' if name in theirs else 'there'}"
-    for i, (a, b) in enumerate(zip_longest(mine, theirs)):
+    for i, (a, b) in enumerate(zip_longest(ours, theirs)):
         if a != b:
             return f"{kind} {i} is '{a}' here and '{b}' there"
-    for name in mine:
-        if found := _fields(f"{kind}s.{name}", mine[name], theirs[name]):
-            return found
+    for name in ours:
+        if words := _fields(f"{kind}s.{name}", ours[name], theirs[name]):
+            return words
     return None

@@ -28,8 +28,6 @@ from peerwise.peer.store import Away, Place, Store
 from peerwise.peer.transport import Call, Code, Link, Refused, Server, told
 from peerwise.peer.wire import BadLetter, Envelope, Format, pack_tree, unpack_tree
 
-__all__ = ["Daemon", "Options"]
-
 log = logging.getLogger("peerwise.peer")
 POLL = 15.0  # seconds that a pull waits for a letter
 LEAST_WAIT = 0.2  # seconds: an adaptive deadline is not shorter
@@ -202,6 +200,8 @@ class Daemon:
             bodies = self._bodies(node, memory, form, place)
             if agreed is not None:
                 self.store.set(agreed=json.dumps(agreed))
+            plan = self.plan  # for whoever looks at the file without the code of a method
+            self.store.set(phases=str(plan.phases), rounds=str(plan.rounds(plan.phases - 1)))
             self.store.advance(place, pack_tree(memory), bodies, done)
             self._write_acknowledged_inside()
         self.agreed = agreed
@@ -243,11 +243,11 @@ class Daemon:
             bodies = self._bodies(self.node, memory, self.format, place)
         lag = self.plan.channel.lag if self.plan.channel is not None else 0
         if self._lasting:  # letters are in use for as long as they are not stale
-            lag = self.charter.rounds.staleness
+            lag = self.charter.pace.staleness
         with self.store.transaction():
             self.plan.pay(phase, self.store.ledger)
             self._write_acknowledged_inside()
-            newest = self.charter.rounds.mode != "wait" and self.plan.learns(phase)
+            newest = self.charter.pace.mode != "wait" and self.plan.learns(phase)
             self.store.advance(place, pack_tree(memory), bodies, done, lag + 1, newest)
         self.memory, self.place, self._queue = memory, place, bodies
         if self.store.ledger is not None:
@@ -269,7 +269,7 @@ class Daemon:
     @property
     def _lasting(self) -> bool:
         """Whether letters stay until newer ones come."""
-        return self.charter.rounds.mode == "async" and self.plan.learns(self.place.phase)
+        return self.charter.pace.mode == "async" and self.plan.learns(self.place.phase)
 
     def _bodies(self, node: Node, memory: Memory, form: Format, place: Place) -> dict[str, bytes]:
         """The letters of a round as bytes; those that are equal are the same bytes."""
@@ -296,18 +296,24 @@ class Daemon:
 
     # -- hearing ---------------------------------------------------------------------------------
 
+    @property
+    def _partners(self) -> list[str]:
+        """The neighbours whose letters count in this phase: none where nodes learn alone."""
+        assert self.node is not None
+        return [n for n in self.neighbours if self.charter.index(n) in self.node.neighbours]
+
     async def _gather(self, clock: float) -> tuple[dict[str, tuple[Letter, int]], list[str]]:
         """The letters of this round and the neighbours that have none."""
-        mode = self.charter.rounds.mode if self.plan.learns(self.place.phase) else "wait"
+        mode = self.charter.pace.mode if self.plan.learns(self.place.phase) else "wait"
         if mode == "async":
             return await self._newest(clock)
         # neighbours that start later than we do are not late
         first = self.place.round == 0
-        terms = self.charter.rounds
+        terms = self.charter.pace
         limit = math.inf if mode == "wait" else terms.start if first else terms.deadline
         while True:
             self._news.clear()
-            missing = [n for n in self.neighbours if self.place not in self._heard[n]]
+            missing = [n for n in self._partners if self.place not in self._heard[n]]
             waiting = missing
             if mode == "deadline":  # who has gone on sends the newest only: this round's is gone
                 waiting = [n for n in missing if self._seen.get(n, self.place) <= self.place]
@@ -321,7 +327,7 @@ class Daemon:
             except TimeoutError:
                 if mode == "wait":
                     log.info("waiting", extra={"facts": {**self._where(), "for": waiting}})
-        for name in self.neighbours:
+        for name in self._partners:
             if name not in missing:
                 late = max(self._arrived.get(name, clock) - clock, 0.0)
                 self._lags.setdefault(name, deque(maxlen=RECENT)).append(late)
@@ -339,13 +345,13 @@ class Daemon:
         """How long the rest is worth waiting for: some times as long as it usually takes."""
         usual = [median(self._lags[n]) if n in self._lags else math.inf for n in waiting]
         wait = max(LEAST_WAIT, PATIENCE * max(usual, default=0.0))
-        return min(wait, self.charter.rounds.deadline)
+        return min(wait, self.charter.pace.deadline)
 
     async def _newest(self, clock: float) -> tuple[dict[str, tuple[Letter, int]], list[str]]:
         """The newest letter of each neighbour, once there is anything new."""
-        limit, bound = self.charter.rounds.deadline, self.charter.rounds.staleness
+        limit, bound = self.charter.pace.deadline, self.charter.pace.staleness
         if self.place.round == 0:
-            limit = self.charter.rounds.start
+            limit = self.charter.pace.start
 
         def newest(name: str) -> Place | None:
             return max(self._heard[name], default=None)
@@ -355,10 +361,10 @@ class Daemon:
 
         while True:
             self._news.clear()
-            known = [newest(n) for n in self.neighbours]
+            known = [newest(n) for n in self._partners]
             new = [
                 p is not None and p.round > self._used.get(n, -1)
-                for n, p in zip(self.neighbours, known, strict=True)
+                for n, p in zip(self._partners, known, strict=True)
             ]
             # nothing newer comes from those that are done
             fresh = all(new) if self.place.round == 0 else any(new) or all(map(last, known))
@@ -370,7 +376,7 @@ class Daemon:
             except TimeoutError:
                 break
         heard, missed = {}, []
-        for name in self.neighbours:
+        for name in self._partners:
             place = newest(name)
             old = place is None or self.place.round - place.round > bound
             if place is None or (old and not last(place)):
@@ -382,9 +388,10 @@ class Daemon:
 
     async def _join(self) -> None:
         """A peer that was away goes on in the round in which its neighbours are."""
-        if self.charter.rounds.mode != "deadline" or not self.plan.learns(self.place.phase):
+        deadlines = self.charter.pace.mode == "deadline" and self._partners
+        if not deadlines or not self.plan.learns(self.place.phase):
             return
-        seen = [self._seen.get(n, self.place) for n in self.neighbours]
+        seen = [self._seen.get(n, self.place) for n in self._partners]
         rounds = sorted(p.round if p.phase == self.place.phase else self.place.round for p in seen)
         # with neighbours of whom more than half are honest, an honest one is as far
         there = min(rounds[(len(rounds) - 1) // 2], self.plan.rounds(self.place.phase) - 1)
@@ -508,7 +515,7 @@ class Daemon:
             raise Refused(Code.INVALID_ARGUMENT, why, "future")
         if self._lasting:
             return place > max(self._heard[sender], default=Place(-1, -1))
-        if self._far(place) and self.charter.rounds.mode != "deadline":
+        if self._far(place) and self.charter.pace.mode != "deadline":
             why = f"round {place.round}, far ahead of round {self.place.round}"
             raise Refused(Code.FAILED_PRECONDITION, why, "future")
         return place.round >= self.place.round
@@ -521,7 +528,7 @@ class Daemon:
         """Hand the letters of a new round, which are on the disk, to those who send them."""
         for name, body in self._queue.items():
             line = self._outgoing[name]
-            if self.charter.rounds.mode != "wait" and self.plan.learns(self.place.phase):
+            if self.charter.pace.mode != "wait" and self.plan.learns(self.place.phase):
                 while line and line[-1].place.phase == self.place.phase:
                     line.pop()  # only the newest is of use
             line.append(Away(name, self.place, body))
@@ -629,8 +636,8 @@ class Daemon:
     async def _linger(self) -> None:
         """Stay until all neighbours have the last letters, or for as long as told."""
         linger = self.options.linger
-        if self.charter.rounds.mode != "wait":  # nobody waits for us, and some have gone
-            linger = min(linger, 2 * self.charter.rounds.deadline)
+        if self.charter.pace.mode != "wait":  # nobody waits for us, and some have gone
+            linger = min(linger, 2 * self.charter.pace.deadline)
         until = time.monotonic() + linger
         while any(self._outgoing.values()) and time.monotonic() < until:
             if self._closing.is_set():

@@ -28,10 +28,6 @@ from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.names import LONGEST, check_node
 
-__all__ = [
-    "Identity", "expires", "load_identity", "make_authority", "make_certificate", "name_of"
-]  # fmt: skip
-
 SKEW = timedelta(minutes=5)  # how far clocks may be apart
 CA, CA_KEY = "ca.pem", "ca.key"
 

@@ -1,98 +1,123 @@
-"""What a charter says is learnt: units, model and method, without anybody's rows."""
+"""What a node learns with under a charter: its own rows, and the learner that they make."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise import data, methods
-from peerwise.core import Array, Method, Shard
+from peerwise import data
+from peerwise.core import Array, Shard, Tree
 from peerwise.data.scaling import rescaled
-from peerwise.experiments.job import Split, for_nets, make_method, make_net
-from peerwise.experiments.setting import NEURAL, PRIVATE
+from peerwise.learner import Assembled, World, assemble
+from peerwise.learner.assemble import facts_of
+from peerwise.learner.world import as_read
 from peerwise.models.family import Model
-from peerwise.models.registry import PLAIN, model_for
-from peerwise.models.tan import chow_liu
+from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-
-__all__ = ["Learning", "constant"]
+from peerwise.peer.described import adds_noise
 
 
 class Learning:
-    """The model and the method of a charter; `agreed` is what a first phase found, if any."""
+    """The learner of a charter; `agreed` is what its first phase summed up, if it has one."""
 
     def __init__(self, charter: Charter):
-        self.charter, self.setting = charter, charter.setting()
-        self.topology = charter.topology()
-        s = self.setting
-        by_model = s.model == "tan" or (
-            s.model == "multinomial" and "length" not in s.model_options
-        )
-        # whether something must be agreed before
-        self.agrees = charter.units == "agree" or (by_model and s.method not in NEURAL)
-        self.private = s.method in PRIVATE and s.epsilon is not None
+        self.charter, self.cell = charter, charter.cell
+        self.phase = None
+        if "model" in self.cell:
+            self.phase = first_phase(self.cell["model"], charter.schema())
+        self.agrees = charter.units == "agree" or self.phase is not None
+        self.private = adds_noise(self.cell)
+        self.releases = self.cell.method.traits.releases if self.private else "nothing"
+
+    def count(self) -> Callable[[Shard], dict[str, Tree]]:
+        """What a node adds to the sums of the first phase."""
+        return _count(self.charter.units == "agree", self.phase and self.phase.count)
 
     def schema(self, agreed: Mapping[str, Any] | None = None) -> data.Schema:
         """The features as the model sees them: with the units given or agreed."""
         schema = self.charter.schema()
-        if agreed is None or self.charter.units != "agree":
+        if agreed is None or "units" not in agreed:
             return schema
-        count, first, second = (np.array(agreed[k], float) for k in ("count", "sum", "square"))
+        sums = agreed["units"]
+        count, first, second = (np.array(sums[k], float) for k in ("count", "sum", "square"))
         center = first / np.maximum(count, 1)
         scale = np.sqrt(np.maximum(second / np.maximum(count, 1) - center**2, 0))
-        plain = self.setting.model in PLAIN and self.setting.method not in NEURAL
         features = tuple(
             f
-            if f.kind != "numeric" or plain
+            if f.kind != "numeric"
             else replace(f, center=f.center + f.scale * c, scale=f.scale * (s if s > 0 else 1.0))
             for f, c, s in zip(schema.features, center.tolist(), scale.tolist(), strict=True)
         )
         return replace(schema, features=features)
 
-    def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
-        """Rows in the charter's units as the model sees them."""
+    def world(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        agreed: Mapping[str, Any] | None = None,
+        draw: Any = None,
+    ) -> World:
+        """Rows in the charter's units, all of one node, as the method reads them."""
         before, after = self.charter.schema(), self.schema(agreed)
         both = list(zip(before.features, after.features, strict=True))
         center = np.array([(b.center - a.center) / a.scale for a, b in both])
         scale = np.array([b.scale / a.scale for a, b in both])
         seen = rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
-        if self.setting.method not in NEURAL:
-            return seen
-        y = np.zeros(len(seen), np.int32)
-        return for_nets(Split(seen, y, [], seen[:0], y[:0], after, seen.shape[1:])).x
+        sums = None if agreed is None or self.phase is None else np.asarray(agreed["model"])
+        charter = self.charter
+        world = World(
+            seen, y, [np.arange(len(y))], after, len(charter.nodes), charter.limits.rows,
+            links=charter.topology(), sums=sums, draw=draw,
+        )  # fmt: skip
+        world = as_read(self.cell, world)
+        return world._replace(x=world.x.astype(charter.precision, copy=False))
 
-    def model(self, agreed: Mapping[str, Any] | None = None) -> Model:
+    def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
+        """Rows in the charter's units as the method reads them."""
+        return self.world(x, np.zeros(len(x), np.int32), agreed).x
+
+    def assembled(self, world: World) -> Assembled:
+        """The method of a node with these rows, its shard and its links.
+
+        A release with noise is never drawn here, for it would come from a key that others know:
+        where the world has none, a blank one shows its shape.
+        """
+        if self.releases == "once" and world.draw is None:
+            model = self.model(world)
+            world = world._replace(draw=constant(np.zeros((model.classes, model.size)), 0.0, 0.0))
+        return assemble(self.cell, world)
+
+    def blank(self, agreed: Mapping[str, Any] | None) -> Assembled:
+        """The same for one row of zeros: what is learnt has the shapes of any node's."""
+        x = np.zeros((1, len(self.charter.features)))
+        return self.assembled(self.world(x, np.zeros(1, np.int32), agreed))
+
+    def model(self, world: World) -> Model:
         """The model of a method that learns statistics."""
-        s, schema = self.setting, self.schema(agreed)
-        options: dict[str, Any] = {}
-        if agreed is not None and s.model == "tan":
-            options["parents"] = tuple(
-                chow_liu(np.array(agreed["pairs"]), schema.cardinalities).tolist()
-            )
-        if agreed is not None and s.model == "multinomial":
-            rows = max(float(np.max(agreed["count"])), 1.0)
-            options["length"] = max(float(np.sum(agreed["sum"])) / rows, 1.0)
-        return model_for(schema, s.model, **{**options, **s.model_options})
+        model: Model = facts_of(self.cell, world, None, world.links)["model"]
+        return model
 
-    def method(self, agreed: Mapping[str, Any] | None = None, released: Any = None) -> Method:
-        """What every node does. `released`: what a private method tells instead of statistics."""
-        s, schema = self.setting, self.schema(agreed)
-        rows, degree = self.charter.limits.rows or 1, self.topology.slots
-        if s.method in NEURAL:
-            x = self.encoded(np.zeros((1, len(schema.features))), agreed)
-            y = np.zeros(1, np.int32)
-            part = Split(x, y, [], x[:0], y[:0], schema, x.shape[1:])
-            return make_method(s, make_net(s, part), rows, degree)
-        model = self.model(agreed)
-        if not self.private or s.method == "private_crc":
-            return make_method(s, model, rows, degree)
-        draw = released or constant(np.zeros((model.classes, model.size)), 0.0, 0.0)
-        if s.method == "robust_nb":
-            return methods.robust_nb(model, released=draw)
-        cumulative = {"degree": degree} if s.counter == "cumulative" else {}
-        return methods.gossip_nb(model, counter=s.counter, released=draw, **cumulative)
+
+@cache
+def _count(
+    units: bool, phase: Callable[[Shard], Tree] | None
+) -> Callable[[Shard], dict[str, Tree]]:
+    """Counts, sums and sums of squares of every feature for units, and what the model counts."""
+
+    def count(shard: Shard) -> dict[str, Tree]:
+        sums: dict[str, Tree] = {} if phase is None else {"model": phase(shard)}
+        if units:
+            known = ~jnp.isnan(shard.x)
+            x, w = jnp.where(known, shard.x, 0), shard.weight[:, None]
+            sums["units"] = {
+                "count": (known * w).sum(0), "sum": (x * w).sum(0), "square": (x * x * w).sum(0)
+            }  # fmt: skip
+        return sums
+
+    return count
 
 
 def constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
@@ -100,7 +125,7 @@ def constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
 
     def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
         kind = shard.x.dtype
-        told = {"size": size, "noise": 0.0, "epsilon": epsilon}
-        return jnp.asarray(noisy, kind), {k: jnp.asarray(v, kind) for k, v in told.items()}
+        about = {"size": size, "noise": 0.0, "epsilon": epsilon}
+        return jnp.asarray(noisy, kind), {k: jnp.asarray(v, kind) for k, v in about.items()}
 
     return draw

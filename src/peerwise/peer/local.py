@@ -22,10 +22,7 @@ from peerwise.peer.charter import Charter, draft
 from peerwise.peer.identity import make_authority, make_certificate
 from peerwise.peer.plan import Plan
 from peerwise.runtime import Run
-from peerwise.shards import pack
 from peerwise.simulate import simulate
-
-__all__ = ["Federation", "Peers", "free_ports", "peer_errors", "set_up", "simulated"]
 
 CHARTER, TEST = "charter.toml", "test.parquet"
 
@@ -75,9 +72,8 @@ def set_up(
     *,
     nodes: int,
     rows: int,
+    description: Mapping[str, Any],
     graph: str = "random_tree",
-    method: Mapping[str, Any],
-    rounds: Mapping[str, Any],
     seed: int = 0,
     test_rows: int = 2000,
     typing: str = "distinct",
@@ -106,9 +102,9 @@ def set_up(
     kinds: Any = dict.fromkeys(whole.frame, "numeric") if images else typing
     ports = free_ports(nodes)
     charter = draft(
-        whole, among, name=f"{table.name} here", method=method, typing=kinds,
+        whole, among, description, name=f"{table.name} here", typing=kinds,
         addresses={n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True)},
-        rounds={"seed": seed, **rounds}, limits={"rows": wanted}, **terms,
+        limits={"rows": wanted}, **terms,
     )  # fmt: skip
     # all that can be wrong is found out before anything is written
     try:
@@ -132,6 +128,8 @@ class Peers:
 
     def __init__(self, federation: Federation, extra: Sequence[str] = ()):
         self.federation, self._extra = federation, list(extra)
+        for name in federation.charter.own_code:  # here it is the author's who starts them
+            self._extra += ["--allow", name]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.names = federation.charter.names
 
@@ -180,21 +178,21 @@ class Peers:
 
     def look(self) -> dict[str, views.Status | None]:
         """How every peer stands, by its own file."""
-        found: dict[str, views.Status | None] = {}
+        standing: dict[str, views.Status | None] = {}
         for name in self.names:
             try:
-                found[name] = views.status(self.federation.state(name))
+                standing[name] = views.status(self.federation.state(name))
             except PeerwiseError:
-                found[name] = None  # not begun
-        return found
+                standing[name] = None  # not begun
+        return standing
 
     def failed(self) -> dict[str, str]:
         """Peers that ended with an error, and the last lines of what they said."""
         wrong = {}
         for name, process in self.processes.items():
             if process.poll() not in (None, 0):
-                said = (self.federation.state(name) / "output.txt").read_text(errors="replace")
-                wrong[name] = said.strip()[-400:] or f"exit status {process.returncode}"
+                output = (self.federation.state(name) / "output.txt").read_text(errors="replace")
+                wrong[name] = output.strip()[-400:] or f"exit status {process.returncode}"
         return wrong
 
     def wait(self, seconds: float, watch: Callable[[dict[str, Any]], None] | None = None) -> bool:
@@ -215,32 +213,35 @@ def peer_errors(federation: Federation) -> dict[str, float]:
     """The error of every peer's model on rows that nobody trained on."""
     charter = federation.charter
     x, y = charter.rows(federation.table(federation.folder / TEST))
-    found = {}
+    errors = {}
     for name in charter.names:
-        prob = views.learnt(federation.state(name)).of_rows(x)
-        found[name] = float((prob.argmax(1) != y).mean())
-    return found
+        prob = views.learnt(federation.state(name), charter.own_code).of_rows(x)
+        errors[name] = float((prob.argmax(1) != y).mean())
+    return errors
 
 
 def simulated(
     federation: Federation,
     agreed: Mapping[str, Any] | None = None,
-    channel: Channel | None = None,
+    channel: Channel | Mapping[str, Any] | None = None,
     probe: bool = False,
 ) -> Run:
     """What the simulator gives for this very federation; `probe`: with errors on the test rows."""
     charter = federation.charter
-    plans = [Plan(charter, n, federation.table(federation.rows(n))) for n in charter.names]
-    first = plans[0]
-    x = np.concatenate([p.encoded(p.x, agreed) for p in plans])
-    y = np.concatenate([p.y for p in plans])
-    rows = np.split(np.arange(len(y)), np.cumsum([len(p.y) for p in plans])[:-1])
+    tables = [federation.table(federation.rows(name)) for name in charter.names]
+    plans = [
+        Plan(charter, name, table, channel=channel)
+        for name, table in zip(charter.names, tables, strict=True)
+    ]
+    learning, sizes = plans[0].learning, [len(p.y) for p in plans]
+    x, y = np.concatenate([p.x for p in plans]), np.concatenate([p.y for p in plans])
+    owned = np.split(np.arange(len(y)), np.cumsum(sizes)[:-1])
+    parts = learning.assembled(learning.world(x, y, agreed)._replace(owned=owned))
     look = None
     if probe:
         xt, yt = charter.rows(federation.table(federation.folder / TEST))
-        look = metrics.errors("test", first.encoded(xt, agreed), yt)
+        look = metrics.errors("test", learning.encoded(xt, agreed), yt)
     return simulate(
-        first.learning.method(agreed), pack(x, y, rows), charter.topology(), charter.rounds.count,
-        seed=charter.rounds.seed, precision=first.setting.precision, probe=look, channel=channel,
-        exact=True,
+        parts.method, parts.shards, parts.links, charter.rounds, seed=charter.seed,
+        precision=charter.precision, probe=look, channel=plans[0].channel, exact=True,
     )  # fmt: skip

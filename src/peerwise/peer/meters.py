@@ -6,25 +6,23 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from peerwise.errors import BadSetting
 
-__all__ = ["Meters"]
-
 
 class Meters:
     """Counters of one peer."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        told: Any = {"registry": self.registry}
-        self._round = Gauge("peerwise_round", "Rounds done in this phase", **told)
-        self._phase = Gauge("peerwise_phase", "Phase: the last one learns", **told)
-        self._heard = Gauge("peerwise_heard", "Neighbours heard in the last round", **told)
-        self._missed = Counter("peerwise_missed", "Letters that came too late or never", **told)
-        self._sent = Counter("peerwise_sent_bytes", "Bytes of acknowledged letters", **told)
-        self._received = Counter("peerwise_received_bytes", "Bytes of letters that came", **told)
-        self._refused = Counter("peerwise_refused", "Calls refused", ["why"], **told)
-        self._seconds = Histogram("peerwise_round_seconds", "Seconds of a round", **told)
-        self._error = Gauge("peerwise_error", "Error on the node's own rows", **told)
-        self._epsilon = Gauge("peerwise_epsilon_spent", "Privacy budget spent", **told)
+        options: Any = {"registry": self.registry}
+        self._round = Gauge("peerwise_round", "Rounds done in this phase", **options)
+        self._phase = Gauge("peerwise_phase", "Phase: the last one learns", **options)
+        self._heard = Gauge("peerwise_heard", "Neighbours heard in the last round", **options)
+        self._missed = Counter("peerwise_missed", "Letters that came too late or never", **options)
+        self._sent = Counter("peerwise_sent_bytes", "Bytes of acknowledged letters", **options)
+        self._received = Counter("peerwise_received_bytes", "Bytes of letters that came", **options)
+        self._refused = Counter("peerwise_refused", "Calls refused", ["why"], **options)
+        self._seconds = Histogram("peerwise_round_seconds", "Seconds of a round", **options)
+        self._error = Gauge("peerwise_error", "Error on the node's own rows", **options)
+        self._epsilon = Gauge("peerwise_epsilon_spent", "Privacy budget spent", **options)
 
     def serve(self, port: int) -> None:
         """Answer at a port of this machine, and of no other."""

@@ -1,7 +1,7 @@
 """What a peer has learnt as a file of its own, that says the classes of new rows."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +14,15 @@ from safetensors.numpy import save as to_bytes
 
 from peerwise import runtime
 from peerwise.checkpoint import write_whole
-from peerwise.core import Shard, Tree
+from peerwise.core import Tree
 from peerwise.data.encode import encode_rows
 from peerwise.errors import BadFile
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
 from peerwise.peer.wire import named_leaves
 
-__all__ = ["Learnt", "blank_value", "is_model", "load_model", "save_model"]
-
 KIND = "peerwise-model"
-VERSION = "1"
+VERSION = "2"
 
 
 class Learnt(NamedTuple):
@@ -46,8 +44,8 @@ class Learnt(NamedTuple):
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """The same of rows in the charter's units."""
         learning = Learning(self.charter)
-        method = learning.method(self.agreed)
-        with runtime.precision_of(learning.setting.precision) as dtype:
+        method = learning.blank(self.agreed).method
+        with runtime.precision_of(self.charter.precision) as dtype:
             rows = jnp.asarray(learning.encoded(x, self.agreed), dtype)
             value = runtime.cast(self.value, dtype)
             return np.asarray(jax.jit(method.predict)(jax.random.key(0), value, rows))
@@ -57,8 +55,8 @@ def save_model(
     path: str | Path, charter: Charter, agreed: Mapping[str, Any] | None, value: Tree
 ) -> None:
     """Write a model whole or not at all."""
-    told = {KIND: VERSION, "charter": charter.text(), "agreed": json.dumps(agreed)}
-    write_whole(path, to_bytes(named_leaves(value), metadata=told))
+    header = {KIND: VERSION, "charter": charter.text(), "agreed": json.dumps(agreed)}
+    write_whole(path, to_bytes(named_leaves(value), metadata=header))
 
 
 def is_model(path: str | Path) -> bool:
@@ -70,31 +68,30 @@ def is_model(path: str | Path) -> bool:
         return False
 
 
-def load_model(path: str | Path) -> Learnt:
-    """The model in a file."""
+def load_model(path: str | Path, allowed: Collection[str] = ()) -> Learnt:
+    """The model in a file; `allowed`: the code of its charter's author that may be imported."""
     try:
         with safe_open(path, framework="numpy") as file:
-            told = file.metadata() or {}
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise BadFile(f"{path} is not a model file or is damaged: {error}") from None
-    if told.get(KIND) != VERSION:
+    if header.get(KIND) != VERSION:
         raise BadFile(f"{path} is not a model file of this version of Peerwise")
-    charter, agreed = Charter.parse(told["charter"]), json.loads(told["agreed"])
+    charter = Charter.parse(header["charter"], str(path), allowed)
+    agreed = json.loads(header["agreed"])
     like = blank_value(charter, agreed)
     want = {name: a.shape for name, a in named_leaves(like).items()}
-    if want != {name: a.shape for name, a in found.items()}:
+    if want != {name: a.shape for name, a in arrays.items()}:
         raise BadFile(f"{path} does not hold the model that its charter describes")
-    leaves = [found[name] for name in named_leaves(like)]
+    leaves = [arrays[name] for name in named_leaves(like)]
     return Learnt(charter, agreed, jax.tree.unflatten(jax.tree.structure(like), leaves))
 
 
 def blank_value(charter: Charter, agreed: dict[str, Any] | None) -> Tree:
     """A value of the right shape: what a node with one row of nothing would begin with."""
-    learning = Learning(charter)
-    method = learning.method(agreed)
-    with runtime.precision_of(learning.setting.precision) as dtype:
-        x = learning.encoded(np.zeros((1, len(charter.features))), agreed)
-        rows = Shard(jnp.asarray(x, dtype), jnp.zeros(1, jnp.int32), jnp.ones(1, dtype))
+    method, shards = Learning(charter).blank(agreed)[:2]
+    with runtime.precision_of(charter.precision) as dtype:
+        rows = runtime.cast(shards.of(0), dtype)
         shape = jax.eval_shape(method.init, jax.random.key(0), rows).value
         return jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shape)

@@ -5,8 +5,6 @@ from ipaddress import ip_address
 
 from peerwise.errors import BadSetting
 
-__all__ = ["LONGEST", "check_node"]
-
 LONGEST = 64  # characters that a certificate's common name has room for
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 

@@ -12,8 +12,6 @@ from peerwise.data.scaling import rescaled
 from peerwise.errors import BadData
 from peerwise.peer.terms import FeatureTerms, LimitTerms
 
-__all__ = ["own_rows"]
-
 
 def own_rows(
     table: data.Table,

@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,12 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store, now
 from peerwise.peer.terms import LimitTerms
 
-__all__ = ["Told", "dry_run", "load_rows", "only_one", "serve"]
-
 JOURNAL = "peer.log"
 LOCK = "peer.lock"
 
 
-class Told:
-    """What `peerwise peer run` was told."""
+class Site:
+    """What `peerwise peer run` is given: a node's files and what is its own business."""
 
     def __init__(
         self,
@@ -47,10 +45,11 @@ class Told:
         held_out: float = 0.0,
         linger: float = 600.0,
         metrics: int | None = None,
-        channel: Channel | None = None,
+        channel: Channel | Mapping[str, Any] | None = None,
         quiet: bool = False,
+        allowed: Collection[str] = (),
     ):
-        self.charter = Charter.load(charter)
+        self.charter = Charter.load(charter, allowed)
         self.charter.index(node)
         self.node, self.state, self.keys, self.listen = node, state, keys, listen
         self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
@@ -90,9 +89,9 @@ def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table |
     return part(~apart), part(apart)
 
 
-def dry_run(told: Told) -> tuple[Plan, Memory, dict[str, int]]:
+def dry_run(site: Site) -> tuple[Plan, Memory, dict[str, int]]:
     """The first state and how many bytes would go to whom, with nothing sent, drawn or kept."""
-    plan = told.plan()
+    plan = site.plan()
     node = plan.node(0)
     memory = node.shape() if plan.private else node.begin()
     letters = node.letters(memory, 0)
@@ -123,34 +122,34 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def serve(told: Told) -> bool:
+def serve(site: Site) -> bool:
     """Run until all rounds are done (True), or SIGTERM or SIGINT (False)."""
-    with only_one(told.state):
-        return _serve(told)
+    with only_one(site.state):
+        return _serve(site)
 
 
-def _serve(told: Told) -> bool:
-    identity = load_identity(told.keys, told.node)
-    plan = told.plan()
+def _serve(site: Site) -> bool:
+    identity = load_identity(site.keys, site.node)
+    plan = site.plan()
     held_out = None
-    if told.kept is not None:  # nothing of them leaves: they need not be many
-        free = told.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
-        held_out = free.rows(told.kept)
-    terms = told.charter.privacy
+    if site.kept is not None:  # nothing of them leaves: they need not be many
+        free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
+        held_out = free.rows(site.kept)
+    budget = site.charter.budget
     store = Store.open(
-        told.state,
-        node=told.node,
-        charter=told.charter.hash,
-        charter_text=told.charter.text(),
-        data=told.mark,
-        budget=None if terms is None else terms.model_dump(),
-        schema=told.charter.schema().to_json(),
+        site.state,
+        node=site.node,
+        charter=site.charter.hash,
+        charter_text=site.charter.text(),
+        data=site.mark,
+        budget=None if budget is None else budget.model_dump(),
+        schema=site.charter.schema().to_json(),
     )
-    _log_to(told.state / JOURNAL, told.node, told.quiet)
+    _log_to(site.state / JOURNAL, site.node, site.quiet)
     meters = Meters()
-    if told.metrics is not None:
-        meters.serve(told.metrics)
-    options = Options(told.listen, told.linger, held_out=held_out)
+    if site.metrics is not None:
+        meters.serve(site.metrics)
+    options = Options(site.listen, site.linger, held_out=held_out)
 
     async def run() -> bool:
         daemon = Daemon(plan, store, identity, options, meters)

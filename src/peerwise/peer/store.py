@@ -17,8 +17,6 @@ from peerwise.errors import BadFile
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
-__all__ = ["DROPPED", "Away", "Place", "Store", "now"]
-
 FILE = "peer.db"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash

@@ -1,13 +1,14 @@
-"""The sections of a charter, each checked by itself."""
+"""The sections of a charter that are of peers alone, each checked by itself, and their network."""
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
+import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from peerwise.errors import BadSetting
-
-__all__ = ["FeatureTerms", "LimitTerms", "NodeTerms", "PrivacyTerms", "RoundTerms"]
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.peer.names import check_node
 
 # "5" is no number and 1 is no truth: what peers must agree on is not guessed
 Whole = Annotated[int, Field(strict=True)]
@@ -53,13 +54,11 @@ class FeatureTerms(BaseModel):
         return self
 
 
-class RoundTerms(BaseModel):
-    """How many rounds there are, and how long a node waits for its neighbours."""
+class PaceTerms(BaseModel):
+    """How long a node waits for its neighbours in a round."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Whole = Field(64, ge=1, description="communication rounds")
-    seed: Whole = Field(0, ge=0, description="everything random follows from it")
     mode: Literal["wait", "deadline", "async"] = Field(
         "wait",
         description="wait for every neighbour, for those in time, or take the newest of each",
@@ -74,8 +73,8 @@ class RoundTerms(BaseModel):
     staleness: Whole = Field(8, ge=1, description="rounds after which a message has no say")
 
 
-class PrivacyTerms(BaseModel):
-    """The privacy budget that every node keeps a ledger of."""
+class BudgetTerms(BaseModel):
+    """The most that a node may spend; every node keeps a ledger of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -111,10 +110,75 @@ class NodeTerms(BaseModel):
     def _host_and_port(cls, address: str | None) -> str | None:
         if address is None:
             return None
-        found = _ADDRESS.fullmatch(address)
-        if found is None or not 1 <= int(found[2]) <= 65535:
+        parts = _ADDRESS.fullmatch(address)
+        if parts is None or not 1 <= int(parts[2]) <= 65535:
             raise BadSetting(
                 f"{address!r} is not an address; write host:port with a port from 1 to 65535, as "
                 "in 'a.example.org:7400' or '[::1]:7400'"
             )
         return address
+
+
+def distinct(values: Iterable[str], what: str) -> None:
+    """Refuse a text that comes twice."""
+    met: set[str] = set()
+    for value in values:
+        if value in met:
+            raise BadSetting(f"{what} '{value}' comes twice; remove one")
+        met.add(value)
+
+
+def graph_of(nodes: Mapping[str, NodeTerms]) -> nx.Graph:
+    """Who talks to whom, with the nodes in their order."""
+    graph = nx.Graph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from((name, other) for name, node in nodes.items() for other in node.neighbours)
+    return graph
+
+
+def ordered(nodes: Mapping[str, NodeTerms]) -> dict[str, NodeTerms]:
+    """The same nodes with their neighbours in the order of the nodes."""
+    place = {name: i for i, name in enumerate(nodes)}
+    return {
+        name: node.model_copy(
+            update={"neighbours": tuple(sorted(node.neighbours, key=lambda j: place[j]))}
+        )
+        for name, node in nodes.items()
+    }
+
+
+def check_nodes(nodes: Mapping[str, NodeTerms]) -> None:
+    """Refuse nodes that do not make one network in which every link can be dialled."""
+    if len(nodes) < 2:
+        raise BadSetting(f"a network needs at least 2 nodes, got {len(nodes)}; add [nodes.NAME]")
+    # case does not count in the names of certificates, nor of files on some machines
+    distinct([check_node(name).lower() for name in nodes], "the node name, whatever its case,")
+    distinct([node.address for node in nodes.values() if node.address], "the address")
+    for name, node in nodes.items():
+        distinct(node.neighbours, f"node '{name}': the neighbour")
+        for other in node.neighbours:
+            _check_link(nodes, name, other)
+    parts = sorted(nx.connected_components(graph_of(nodes)), key=len)
+    if len(parts) > 1:
+        least = ", ".join(name for name in nodes if name in parts[0])
+        raise BadSetting(
+            f"the network falls into {len(parts)} parts, the smallest with {least}; add neighbours "
+            "that join them"
+        )
+
+
+def _check_link(nodes: Mapping[str, NodeTerms], name: str, other: str) -> None:
+    if other == name:
+        raise BadSetting(f"node '{name}' lists itself among its neighbours; remove it")
+    if other not in nodes:
+        raise UnknownName(f"neighbour of node '{name}':", other, nodes)
+    if name not in nodes[other].neighbours:
+        raise BadSetting(
+            f"node '{name}' lists '{other}' as a neighbour and '{other}' does not list '{name}'; "
+            f"add '{name}' to nodes.{other}.neighbours"
+        )
+    if nodes[name].address is None and nodes[other].address is None:
+        raise BadSetting(
+            f"neither '{name}' nor '{other}' has an address, so that their link cannot be dialled; "
+            "give one of them an address"
+        )

@@ -15,8 +15,6 @@ import grpc.aio
 from peerwise.errors import BadSetting
 from peerwise.peer.identity import Identity
 
-__all__ = ["Call", "Link", "Refused", "Server", "told"]
-
 SERVICE = "peerwise.Peer"
 METHODS = ("Hello", "Push", "Pull")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller

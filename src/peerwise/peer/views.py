@@ -1,7 +1,7 @@
 """What a peer's file tells whoever looks: how far it is, what left the site, what it cost."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,9 @@ from peerwise.core import State
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
-from peerwise.peer.learning import Learning
 from peerwise.peer.model_file import Learnt, blank_value
 from peerwise.peer.store import DROPPED, Place, Store
 from peerwise.peer.wire import unpack_tree
-
-__all__ = ["Status", "audit", "learnt", "letter", "outbox", "status"]
 
 
 class Status(NamedTuple):
@@ -48,11 +45,10 @@ def status(folder: str | Path) -> Status | None:
     store = Store.look(folder)
     try:
         about = store.about()
-        charter = Charter.parse(about["text"])
-        found = store.rows("SELECT phase, round, time FROM progress")
-        if not found:
+        progress = store.rows("SELECT phase, round, time FROM progress")
+        if not progress:
             return None
-        phase, t, when = found[0]
+        phase, t, when = progress[0]
         last = store.rows(
             "SELECT heard, missed, seconds FROM rounds ORDER BY phase DESC, round DESC LIMIT 1"
         )
@@ -68,9 +64,8 @@ def status(folder: str | Path) -> Status | None:
         budget = store.ledger.budget.epsilon if store.ledger is not None else None
     finally:
         store.close()
-    phases = 2 if Learning(charter).agrees else 1
     return Status(
-        about["node"], phase, phases, t, charter.rounds.count, tuple(heard.split()),
+        about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
         when,
     )  # fmt: skip
@@ -97,7 +92,7 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
     """The very bytes of a letter, as long as they are kept."""
     store = Store.look(folder)
     try:
-        found = store.rows(
+        bodies = store.rows(
             "SELECT body FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND round = ? AND "
             "receiver = ?",
             *place,
@@ -105,12 +100,12 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
         )
     finally:
         store.close()
-    if not found:
+    if not bodies:
         raise BadSetting(
             f"no letter of phase {place.phase}, round {place.round} to '{receiver}' is kept; see "
             "`peerwise peer outbox` for those that are"
         )
-    return bytes(found[0][0])
+    return bytes(bodies[0][0])
 
 
 def audit(folder: str | Path) -> dict[str, Any]:
@@ -137,7 +132,7 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "charter": about["charter"],
         "data": about["data"],
         "begun": about["made"],
-        "method": charter.setting().method,
+        "method": charter.method_name,
         "letters": [
             dict(zip(("to", "letters", "bytes", "acknowledged", "first", "last"), row, strict=True))
             for row in by_neighbour
@@ -145,21 +140,20 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "releases": list(releases),
         "spent": spent,
         "left": left,
-        "budget": charter.privacy,
+        "budget": charter.budget,
     }
 
 
-def learnt(folder: str | Path) -> Learnt:
-    """The model as it stands."""
+def learnt(folder: str | Path, allowed: Collection[str] = ()) -> Learnt:
+    """The model as it stands; `allowed`: the code of its charter's author that may be imported."""
     store = Store.look(folder)
     try:
         about, kept = store.about(), store.progress()
     finally:
         store.close()
-    charter = Charter.parse(about["text"])
+    charter = Charter.parse(about["text"], str(folder), allowed)
     agreed = json.loads(about["agreed"]) if "agreed" in about else None
-    phases = 2 if Learning(charter).agrees else 1
-    if kept is None or kept[0].phase != phases - 1:
+    if kept is None or kept[0].phase != int(about["phases"]) - 1:
         raise BadFile(f"{folder} holds no model yet: its peer has not begun to learn")
     # of all that is kept, what a prediction needs
     part = unpack_tree(kept[1], Memory(State(blank_value(charter, agreed), None), None))

@@ -17,8 +17,6 @@ from peerwise.core import Tree
 from peerwise.errors import PeerwiseError
 from peerwise.peer.names import LONGEST
 
-__all__ = ["BadLetter", "Envelope", "Format", "named_leaves", "pack_tree", "unpack_tree"]
-
 VERSION = "1"
 HEADER = 4096  # bytes of a header, and as many for every few tensors
 PER_TENSOR = 512

@@ -1,4 +1,4 @@
-"""How private a release is at least not: a lower bound on epsilon from many draws."""
+"""An audit of a release: a lower bound on its epsilon from many draws."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,6 @@ import numpy as np
 from scipy.stats import beta
 
 from peerwise.errors import BadData, BadSetting
-
-__all__ = ["audit"]
 
 Event = Callable[[np.ndarray], np.ndarray]
 THRESHOLDS = 200  # tried on the first half of the draws
@@ -22,7 +20,7 @@ def audit(
     confidence: float = 0.99,
     delta: float = 0.0,
 ) -> float:
-    """An epsilon that a release exceeds, with probability `confidence`; 0 where nothing is found.
+    """A lower bound on a release's epsilon, with probability `confidence`; 0 if no event shows one.
 
     `sampler(data, trials)` draws `trials` numbers that are released on `data`; `first` and
     `second` differ in one row. An output that tells them apart (beyond a threshold, or equal to
@@ -43,9 +41,9 @@ def audit(
     best, chosen = 0.0, None
     for event in _events(np.concatenate(seen)):
         for a, b in ((0, 1), (1, 0)):
-            found = _bound(event(seen[a]), event(seen[b]), confidence, delta)
-            if found > best:
-                best, chosen = found, (event, a, b)
+            bound = _bound(event(seen[a]), event(seen[b]), confidence, delta)
+            if bound > best:
+                best, chosen = bound, (event, a, b)
     if chosen is None:
         return 0.0
     event, a, b = chosen
@@ -54,12 +52,12 @@ def audit(
 
 def _events(pooled: np.ndarray) -> list[Event]:
     """Outputs above or below a threshold, and the value that is drawn most often."""
-    made: list[Event] = []
+    events: list[Event] = []
     for t in np.unique(np.quantile(pooled, np.linspace(0, 1, THRESHOLDS))).tolist():
-        made += [lambda out, t=t: out > t, lambda out, t=t: out <= t]  # type: ignore[misc]
+        events += [lambda out, t=t: out > t, lambda out, t=t: out <= t]  # type: ignore[misc]
     values, counts = np.unique(pooled, return_counts=True)
     atom = values[np.argmax(counts)]
-    return [*made, lambda out: out == atom]
+    return [*events, lambda out: out == atom]
 
 
 def _bound(likely: np.ndarray, rare: np.ndarray, confidence: float, delta: float) -> float:

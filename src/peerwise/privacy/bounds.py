@@ -10,8 +10,6 @@ from peerwise.privacy.budget import check_epsilon
 from peerwise.privacy.ledger import Ledger
 from peerwise.privacy.mechanism import Noise, vetted
 
-__all__ = ["private_bounds"]
-
 CHANCE = 0.05  # that noise alone makes any empty bin look occupied
 
 
@@ -42,12 +40,12 @@ def private_bounds(
         )
     positive = largest * 0.5 ** np.arange(halvings, -1, -1.0)
     edges = np.concatenate([-positive[::-1], positive])
-    found = np.asarray(values, float).ravel()
-    found = np.clip(found[~np.isnan(found)], -largest, largest)
-    counts = np.histogram(found, edges)[0].astype(float)
+    known = np.asarray(values, float).ravel()
+    known = np.clip(known[~np.isnan(known)], -largest, largest)
+    counts = np.histogram(known, edges)[0].astype(float)
     if ledger is not None:
-        told = {"largest": largest, "halvings": halvings, "share": share, "scale": 1 / epsilon}
-        ledger.charge("laplace", told | {"of": "bounds"}, epsilon, data=data)
+        details = {"largest": largest, "halvings": halvings, "share": share, "scale": 1 / epsilon}
+        ledger.charge("laplace", details | {"of": "bounds"}, epsilon, data=data)
     noisy = noise("laplace", counts, 1 / epsilon)
     # the largest of k Laplace draws exceeds this with probability CHANCE or less
     threshold = math.log(len(counts) / (2 * CHANCE)) / epsilon

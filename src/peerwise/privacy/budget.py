@@ -20,17 +20,6 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.models.block import check_arguments
 
-__all__ = [
-    "RULES",
-    "Budget",
-    "Queries",
-    "check_delta",
-    "check_epsilon",
-    "scales",
-    "split",
-    "split_gaussian",
-]
-
 RULES = ("even", "optimal")  # how a budget is shared among the queries
 
 

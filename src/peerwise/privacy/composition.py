@@ -1,7 +1,7 @@
 """What several releases cost together.
 
 Releases about the same rows add up. Releases about disjoint parts of the rows cost as much as the
-dearest part, because a row is in one part only.
+most expensive part, because a row is in one part only.
 """
 
 import math
@@ -13,9 +13,7 @@ import numpy as np
 from peerwise.errors import BadSetting
 from peerwise.privacy.budget import check_epsilon
 
-__all__ = ["SLACK", "Charge", "Spent", "basic", "check_charge", "renyi"]
-
-SLACK = 1e-9  # of a budget: three charges of 0.1 fit into 0.3, which they miss by rounding
+SLACK = 1e-9  # share of a budget: three charges of 0.1 fit into 0.3 in spite of rounding
 
 
 class Charge(NamedTuple):
@@ -36,7 +34,7 @@ class Spent(NamedTuple):
 
 
 def check_charge(charge: Charge) -> None:
-    """Refuse a charge that cannot be, or whose epsilon is less than its Gaussian noise costs."""
+    """Refuse an invalid charge, or one whose epsilon is less than its Gaussian noise costs."""
     check_epsilon(charge.epsilon)
     if not 0 <= charge.delta < 1:
         raise BadSetting(f"delta must be 0 or more and below 1, got {charge.delta}")
@@ -57,7 +55,7 @@ def check_charge(charge: Charge) -> None:
 
 
 def basic(charges: Sequence[Charge]) -> Spent:
-    """The sum of epsilons and of deltas, over the dearest part of every group."""
+    """The sum of epsilons and of deltas, over the most expensive part of every group."""
     epsilon, delta = _composed(charges, 2, lambda c: np.array([c.epsilon, c.delta]))
     return Spent(float(epsilon), float(delta))
 
@@ -84,12 +82,12 @@ def renyi(charges: Sequence[Charge], delta: float) -> Spent:
 
     *curve, epsilon, other = _composed(charges, len(order) + 2, cost).tolist()
     plain = basic(charges)
-    found = Spent(math.inf, delta)
+    spent = Spent(math.inf, delta)
     if other < delta:
-        found = Spent(float(compute_epsilon(order.tolist(), curve, delta - other)[0]), delta)
-        found = found._replace(epsilon=found.epsilon + epsilon)
+        spent = Spent(float(compute_epsilon(order.tolist(), curve, delta - other)[0]), delta)
+        spent = spent._replace(epsilon=spent.epsilon + epsilon)
     fits = plain.delta <= delta * (1 + SLACK)
-    return plain if fits and plain.epsilon <= found.epsilon else found
+    return plain if fits and plain.epsilon <= spent.epsilon else spent
 
 
 def _worst(epsilon: float, order: np.ndarray) -> np.ndarray:
@@ -102,7 +100,7 @@ def _worst(epsilon: float, order: np.ndarray) -> np.ndarray:
 def _composed(
     charges: Sequence[Charge], size: int, cost: Callable[[Charge], np.ndarray]
 ) -> np.ndarray:
-    """Costs summed, after the largest of the sums over each part of a group."""
+    """The sum of costs, where a group counts as the largest of its parts' sums."""
     total = np.zeros(size)
     groups: dict[str, dict[str | None, np.ndarray]] = {}
     known: dict[Charge, np.ndarray] = {}  # a run repeats the same charge many times

@@ -1,4 +1,4 @@
-"""What a node has told about its rows, and how much of its privacy budget is left."""
+"""What a node has released about its rows, and how much of its privacy budget is left."""
 
 import hashlib
 import json
@@ -16,8 +16,6 @@ from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.privacy import ledger_file
 from peerwise.privacy.budget import check_epsilon
 from peerwise.privacy.composition import SLACK, Charge, Spent, basic, check_charge, renyi
-
-__all__ = ["ACCOUNTANTS", "Ledger", "Overspent", "about_ledger"]
 
 ACCOUNTANTS = ("basic", "rdp")  # how releases add up
 
@@ -52,11 +50,11 @@ class Ledger:
         schema: str | None = None,
         accountant: str | None = None,
     ) -> Self:
-        """The ledger of `node` at `path`, made with the budget given where there is none.
+        """The ledger of `node` at `path`, created with the given budget if there is none.
 
-        None as the node opens whosever it is, to look at. The budget of a file is for good: leave
-        it out to open one, or give the same. `schema` is the text of the schema that rows are
-        released under; a ledger made without one serves any.
+        With None as the node, any node's ledger is opened, to look at. The budget of a file never
+        changes: leave it out to open one, or give the same. `schema` is the text of the
+        released rows' schema; a ledger made without one serves any.
         accountant: "basic" adds epsilons up, "rdp" is tighter for many Gaussian releases.
         """
         path = Path(path)
@@ -110,9 +108,9 @@ class Ledger:
         """Pay for a release and return its receipt; Overspent, and nothing paid, if it is too much.
 
         `data` says what the release is about. Charges of one `group` with different `part`s, which
-        must be about disjoint rows, cost as much as the dearest part. `multiplier` is the noise
-        multiplier of Gaussian noise. When this returns, the charge is on the disk; `inside` a
-        transaction of whoever shares the file, it is when that ends.
+        must be about disjoint rows, cost as much as the largest part. `multiplier` is the noise
+        multiplier of Gaussian noise. When this returns, the charge is on the disk; with `inside`,
+        in a transaction that the caller has begun, it is when that ends.
         """
         noise = None if multiplier is None else float(multiplier)
         charge = Charge(float(epsilon), float(delta), noise, group, part)
@@ -148,7 +146,7 @@ class Ledger:
         return self.spent()
 
     def left(self) -> Spent:
-        """What is left of the budget; "rdp" states epsilon at the whole delta, so that stays."""
+        """What is left of the budget; "rdp" states epsilon at the whole delta, which stays."""
         spent = self.total()
         delta = self.budget.delta - (0.0 if self.accountant == "rdp" else spent.delta)
         return Spent(max(self.budget.epsilon - spent.epsilon, 0.0), max(delta, 0.0))
@@ -168,7 +166,7 @@ class Ledger:
         return frame
 
     def close(self) -> None:
-        """Let the file go; all charges are on the disk already."""
+        """Close the file; all charges are on the disk already."""
         with self._lock:
             self._db.close()
 
@@ -179,8 +177,8 @@ class Ledger:
         self.close()
 
     def _charges(self) -> list[Charge]:
-        found = self._db.execute('SELECT epsilon, delta, multiplier, "group", part FROM releases')
-        return [Charge(*row) for row in found]
+        rows = self._db.execute('SELECT epsilon, delta, multiplier, "group", part FROM releases')
+        return [Charge(*row) for row in rows]
 
     def _composed(self, charges: list[Charge], how: str) -> Spent:
         if how not in ACCOUNTANTS:
@@ -208,7 +206,7 @@ class Ledger:
 
 
 def about_ledger(node: str, budget: Mapping[str, Any], schema: str | None) -> dict[str, str]:
-    """What a new ledger says about itself, for a file that is one among other things."""
+    """The `about` table of a new ledger, for a file that holds other things too."""
     given = {"epsilon": None, "delta": None, "accountant": None, **budget}
     return {"node": node, "schema": _hash(schema), **_budget(given)}
 

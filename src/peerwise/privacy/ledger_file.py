@@ -16,8 +16,6 @@ from typing import Any
 
 from peerwise.errors import BadFile
 
-__all__ = ["COLUMNS", "alone", "append", "connect", "create", "digest", "verify"]
-
 # the columns of a release, in the order in which they are hashed
 COLUMNS = (
     "id",
@@ -61,13 +59,13 @@ BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
 
 
 def digest(previous: str, row: Sequence[Any]) -> str:
-    """The hash of a release: of the hash before it and of what the row says."""
+    """The hash of a release: of the hash before it and of the row."""
     text = json.dumps([previous, *row], ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def create(path: Path, about: Mapping[str, str]) -> None:
-    """Make an empty ledger at once whole; one that another process just made is left alone."""
+    """Create an empty ledger atomically; one that another process just created is left alone."""
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +107,7 @@ def connect(path: Path, what: str = "a ledger") -> sqlite3.Connection:
 
 @contextmanager
 def alone(db: sqlite3.Connection, path: Path, what: str = "ledger") -> Iterator[None]:
-    """A change that no other process can come between, on the disk when it ends or not at all."""
+    """A transaction with no other process in between, on the disk when it ends or not at all."""
     try:
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -133,14 +131,14 @@ def append(db: sqlite3.Connection, row: Sequence[Any]) -> None:
 
 
 def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
-    """What the ledger says about itself, after checking all of it."""
+    """The ledger's `about` table, after checking the whole file."""
     try:
         kind = db.execute("PRAGMA application_id").fetchone()[0]
         if kind != KIND:
             raise BadFile(f"{path} is a database, but not a Peerwise ledger; give another path")
-        db.execute("BEGIN")  # one moment of a file that others may be adding to
+        db.execute("BEGIN")  # a snapshot of a file that others may be adding to
         try:
-            found = db.execute("PRAGMA quick_check").fetchone()[0]
+            health = db.execute("PRAGMA quick_check").fetchone()[0]
             names = {
                 n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
             }
@@ -151,8 +149,8 @@ def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
             db.execute("COMMIT")
     except sqlite3.Error as error:
         raise BadFile(f"{path} is not a ledger or is damaged: {error}") from None
-    if found != "ok":
-        raise BadFile(f"the ledger {path} is damaged: {found}")
+    if health != "ok":
+        raise BadFile(f"the ledger {path} is damaged: {health}")
     if names != {f"{t}_{v}" for t in GUARDED for v in ("UPDATE", "DELETE")}:
         raise BadFile(f"the ledger {path} was tampered with: its guards were changed")
     mark = about.pop("mark", None)
@@ -176,7 +174,7 @@ def _mark(about: Mapping[str, str]) -> str:
 
 
 def _sync(folder: Path) -> None:
-    """Put a new name in a folder on the disk, where the system can."""
+    """Flush a folder's new entry to the disk, where the system can."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -16,22 +16,11 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.privacy.budget import check_delta, check_epsilon
 
-__all__ = [
-    "MECHANISMS",
-    "Noise",
-    "Tape",
-    "gaussian",
-    "gaussian_sigma",
-    "laplace",
-    "summed_laplace",
-    "vetted",
-]
-
 MECHANISMS = ("laplace", "gaussian")  # the kinds of noise
 
 
 class Noise(Protocol):
-    """Whatever can stand in for `vetted`: it gives values with noise of a kind and a scale."""
+    """A source of noise in place of `vetted`: values with noise of a kind and a scale."""
 
     def __call__(
         self, kind: str, values: np.ndarray, scale: np.ndarray | float, *, off: bool = False
@@ -101,7 +90,7 @@ def vetted(
     values, scale = _checked(kind, values, scale, off)
     if off:
         return values.copy()
-    import opendp.prelude as dp  # takes seconds, and simulations do without it
+    import opendp.prelude as dp  # takes seconds to import, and simulations do without it
 
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))

@@ -30,8 +30,6 @@ from peerwise.privacy.mechanism import MECHANISMS, Noise, gaussian_sigma, vetted
 from peerwise.privacy.sensitivity import bounded, clip
 from peerwise.privacy.sums import exact_sums
 
-__all__ = ["Release", "private_statistics", "public_schema"]
-
 Column = tuple[float, float] | Sequence[str]  # the bounds of a number, or categories
 PRIVATE = ("naive_bayes",)  # models whose sensitivity is known
 
@@ -92,7 +90,7 @@ def private_statistics(
     `x` is a frame in the units of the data and `y` class names; or `x` are encoded rows and `y`
     class codes.
     `bounds` are by feature, in the units of the data; numbers outside are moved to the bounds.
-    Adding or removing one row is what is hidden. Noise is added to every class, whether the node
+    What is hidden is whether one row is there. Noise is added to every class, whether the node
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
     `ledger` is charged before noise is drawn; `data` names the rows in it.
     """
@@ -137,7 +135,7 @@ def _laplace(epsilon: float, queries: Queries, sensitivity: np.ndarray, rule: st
 
 
 def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in double precision; what a statistic could not hold is refused."""
+    """Rows and class codes, checked against the schema, in double precision."""
     if isinstance(x, pd.DataFrame):
         x, names = encode_rows(x, schema), [str(label) for label in np.asarray(y, object)]
         for label in names:
@@ -168,7 +166,7 @@ def _plausible(x: np.ndarray, schema: Schema, low: np.ndarray, high: np.ndarray)
     numeric = [i for i, f in enumerate(schema.features) if f.kind == "numeric"]
     outside = (x[:, numeric] < low) | (x[:, numeric] > high)
     for place, i in enumerate(numeric):
-        if len(x) >= 20 and outside[:, place].mean() > 0.5:  # of fewer it may be chance
+        if len(x) >= 20 and outside[:, place].mean() > 0.5:  # with fewer it may be chance
             raise BadData(
                 f"most values of '{schema.features[i].name}' are outside its bounds: an array must "
                 "hold encoded rows (give a frame for rows in the units of the data)"

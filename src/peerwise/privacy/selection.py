@@ -26,8 +26,6 @@ from peerwise.errors import BadSetting
 from peerwise.models.block import check_arguments
 from peerwise.privacy.budget import check_epsilon
 
-__all__ = ["budgets", "chances", "chosen", "local_scores", "select"]
-
 
 def budgets(epsilon: float, share: float = 0.3) -> tuple[float, float]:
     """The budget of the vote and that of the statistics, which together are `epsilon`.
@@ -55,12 +53,12 @@ def local_scores(
     bins: int = 8,
     corrected: bool = True,
 ) -> Array:
-    """The mutual information of each feature with the class [d], in nats; for a node's own eyes.
+    """The mutual information of each feature with the class [d], in nats; for the node itself only.
 
     Categories as they are; numbers in `bins` equal parts of public `bounds` (low, high), one for
     all numeric features or one for each in order. Missing values and classes count nowhere. Few
     rows make every feature look informative, by (r - 1)(c - 1) / 2m nats for r categories and c
-    classes that occur; `corrected` takes that off (Miller, 1955), or features of many categories
+    classes that occur; `corrected` subtracts it (Miller, 1955), or features of many categories
     would win everywhere. Pure JAX: a `vmap` over nodes gives [n, d].
     """
     cardinalities, classes = check_arguments(cardinalities, classes)

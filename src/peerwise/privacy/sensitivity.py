@@ -13,8 +13,6 @@ from peerwise.core import Array
 from peerwise.errors import BadData, BadSetting
 from peerwise.privacy.budget import Queries
 
-__all__ = ["bounded", "clip", "local", "warn_local"]
-
 Bound = float | Sequence[float] | np.ndarray
 
 
@@ -26,10 +24,10 @@ def bounded(queries: Queries, low: Bound, high: Bound) -> np.ndarray:
     """
     low, high = _bounds(len(queries.numeric), low, high)
     largest = np.maximum(np.abs(low), np.abs(high))
-    found = np.ones(queries.size)
-    found[queries.first] = largest
-    found[queries.second] = largest**2
-    return found
+    reach = np.ones(queries.size)
+    reach[queries.first] = largest
+    reach[queries.second] = largest**2
+    return reach
 
 
 def clip(
@@ -95,7 +93,7 @@ def warn_local() -> None:
 
 
 def _bounds(numbers: int, low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
-    made = []
+    limits = []
     for name, given in (("low", low), ("high", high)):
         try:
             bound = np.asarray(given, float)
@@ -113,11 +111,11 @@ def _bounds(numbers: int, low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
                 f"{name} of numeric feature {place} is missing or not finite: public bounds are "
                 "what makes noise private; give them, or find them with private_bounds"
             )
-        made.append(bound)
-    if not (made[0] < made[1]).all():
-        place = int(np.argmin(made[0] < made[1]))
+        limits.append(bound)
+    if not (limits[0] < limits[1]).all():
+        place = int(np.argmin(limits[0] < limits[1]))
         raise BadSetting(
-            f"low must be below high, got {made[0][place]} and {made[1][place]} for numeric "
+            f"low must be below high, got {limits[0][place]} and {limits[1][place]} for numeric "
             f"feature {place}"
         )
-    return made[0], made[1]
+    return limits[0], limits[1]

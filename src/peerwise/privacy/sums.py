@@ -12,8 +12,6 @@ import numpy as np
 
 from peerwise.errors import BadData
 
-__all__ = ["exact_sums"]
-
 BITS = 24  # of the grid, below the largest value: finer than any noise that will be added
 MOST = 2 ** (53 - BITS)  # rows whose sum double precision holds exactly
 BLOCK = 1 << 14  # rows at a time, which keeps memory small

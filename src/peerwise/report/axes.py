@@ -8,8 +8,6 @@ from matplotlib.ticker import FixedLocator, NullFormatter
 
 from peerwise import metrics
 
-__all__ = ["accuracy_axis", "band", "legend_below", "plain_numbers"]
-
 
 def legend_below(figure: Figure, shown: dict[str, Any] | None = None) -> None:
     """One legend below all panels: what is given, or each labelled line once."""
@@ -39,13 +37,13 @@ def accuracy_axis(axis: Any, bottom: float = 0.0) -> None:
 
 
 def plain_numbers(axis: Any) -> None:
-    """A logarithmic axis with numbers as people write them."""
+    """A logarithmic axis with plain numbers, not powers of ten."""
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
 
 def band(axis: Any, at: np.ndarray, values: np.ndarray, log: bool = False, **style: Any) -> None:
-    """Mean over replicas [replicas, rounds] with its 95 % interval; between the two of two.
+    """Mean over replicas [replicas, rounds] with its 95 % interval; the range of two.
 
     The interval that two replicas give jumps from round to round and hides everything else.
     `log`: of logarithms, so that the interval of a small distance does not pass 0.

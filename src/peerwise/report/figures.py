@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from peerwise.study.join import Joined
 from peerwise.study.results import Record
 
-__all__ = ["curves", "gains", "gap_map", "network_and_curves", "panels", "reach_curves", "save"]
+if TYPE_CHECKING:
+    from peerwise.study.join import Joined
 
 COLOURS = {
     "crc": "#1f5fa8",
@@ -38,7 +38,7 @@ def save(figure: Figure, path: Path) -> Path:
 def panels(
     count: int, width: float = 3.5, height: float = 2.9, most: int = 3, **options: Any
 ) -> Any:
-    """A figure of so many panels, at most `most` beside each other, and its axes in a list."""
+    """A figure of `count` panels, at most `most` beside each other, and its axes in a list."""
     columns = min(count, most)
     rows = -(-count // columns)
     figure, axes = plt.subplots(
@@ -49,9 +49,9 @@ def panels(
     return figure, list(axes.flat)
 
 
-def gains(found: Joined) -> Figure:
+def gains(joined: "Joined") -> Figure:
     """What joining gains every site, with its interval; green where it lies above 0."""
-    verdicts = found.verdicts.iloc[::-1]
+    verdicts = joined.verdicts.iloc[::-1]
     colours = {"join": "#2e8b57", "stay": COLOURS["ml"]}
     figure, axis = plt.subplots(figsize=(7, 1.4 + 0.32 * len(verdicts)))
     axis.axvline(0, color="0.6", lw=1)
@@ -59,9 +59,9 @@ def gains(found: Joined) -> Figure:
         colour = colours.get(str(line["verdict"]), "0.5")
         axis.plot([line["low"], line["high"]], [place, place], color=colour, lw=2)
         axis.plot(line["gain"], place, "o", color=colour)
-    labels = [f"{site} ({found.rows.get(str(site), 0)} rows)" for site in verdicts.index]
+    labels = [f"{site} ({joined.rows.get(str(site), 0)} rows)" for site in verdicts.index]
     axis.set_yticks(range(len(verdicts)), labels)
-    what = found.metric.replace("_", " ")
+    what = joined.metric.replace("_", " ")
     axis.set_xlabel(f"gain in {what} of the network's model over the site's own (95 % interval)")
     axis.set_title("Should my site join?", loc="left", fontsize=11)
     for side in ("top", "right"):
@@ -83,7 +83,7 @@ def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: Any, band: bool) 
 
 
 def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Figure:
-    """Test error against rounds, a panel a data set, a line a method and a value of what varies."""
+    """Test error against rounds: a panel a data set, a line a method and varied value."""
     sets = list(dict.fromkeys(history["dataset"]))
     columns = min(4, len(sets))
     rows = -(-len(sets) // columns)
@@ -95,10 +95,10 @@ def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Fig
         keys = ["method", *(k for k in varied if k not in ("method", "data"))]
         for place, (values, frame) in enumerate(here.groupby(keys, sort=False)):
             method, *others = (str(v) for v in values)
-            told = ", ".join(f"{k} {v}" for k, v in zip(keys[1:], others, strict=True))
+            others_named = ", ".join(f"{k} {v}" for k, v in zip(keys[1:], others, strict=True))
             plain = COLOURS.get(method) if len(keys) == 1 else None
             colour = plain or plt.get_cmap("tab10")(place % 10)
-            label = f"{method}, {told}" if told else method
+            label = f"{method}, {others_named}" if others_named else method
             _curve(axis, frame, label, colour, band=method not in ("rc", "ml"))
         axis.set_title(name, fontsize=10)
         axis.set_ylim(bottom=0)
@@ -118,7 +118,7 @@ def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Fig
 
 
 def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> Figure:
-    """Gaps as maps of one scale: ours and, where one printed them, a paper's."""
+    """Heat maps of gaps on one scale: ours and, where a paper printed them, the paper's."""
     rows = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
     cells = {(r.dataset, r.setting.get("column")): r for r in records}
 
@@ -160,7 +160,7 @@ def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> F
 
 
 def reach_curves(reaches: dict[int, np.ndarray]) -> Figure:
-    """Share of nodes within a distance, a line a size of tree (the paper's Figure 2)."""
+    """Share of nodes within a distance, a line for each size of tree (the paper's Figure 2)."""
     figure, axis = plt.subplots(figsize=(5.6, 3.8))
     shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(reaches)))
     for shade, (n, share) in zip(shades, reaches.items(), strict=True):

@@ -11,13 +11,11 @@ from peerwise.metrics import Reliability
 from peerwise.report.axes import legend_below
 from peerwise.report.figures import panels
 
-__all__ = ["reliability_diagram"]
-
 BESIDE = 3  # panels beside each other
 
 
 def _bars(axis: Any, bins: Reliability) -> None:
-    """Accuracy of each bin, with what it has more or less than the model believed."""
+    """Bars of each bin's accuracy, with its difference from the confidence."""
     left, width = bins.edges[:-1], np.diff(bins.edges)
     low, high = np.fmin(bins.accuracy, bins.confidence), np.fmax(bins.accuracy, bins.confidence)
     style = {"align": "edge", "lw": 0.5}
@@ -31,25 +29,25 @@ def _bars(axis: Any, bins: Reliability) -> None:
             left, height, width, low, label=name, color=colour, edgecolor="white", **style
         )  # fmt: skip
     axis.plot([0, 1], [0, 1], color="0.35", ls="--", lw=1, label="as it believes")
-    # at 1, where many bins are, a dot is half outside
+    # not clipped: a dot at 1, where many bins are, is half outside
     axis.plot(
         bins.confidence, bins.accuracy, "o", color="black", ms=3.5, clip_on=False, zorder=3,
         label="bin, at its means",
     )  # fmt: skip
 
 
-def reliability_diagram(found: Mapping[str, Reliability]) -> Figure:
-    """Accuracy against confidence, a panel a model; below it, how many rows are how sure.
+def reliability_diagram(models: Mapping[str, Reliability]) -> Figure:
+    """Accuracy against confidence, a panel a model; below it, the share of rows by confidence.
 
-    What lies between a bin's accuracy and its confidence is green where the model is better than
-    it believes, red where it is worse; its mean over rows is the ECE in the title.
+    The difference between a bin's accuracy and its confidence is green where the model is better
+    than it believes, red where it is worse; its mean over rows is the ECE in the title.
     """
-    if not found:
+    if not models:
         raise BadData("there is no model to draw a reliability diagram of")
-    figure, axes = panels(len(found), 3.5, 4.0, BESIDE, layout="constrained")
+    figure, axes = panels(len(models), 3.5, 4.0, BESIDE, layout="constrained")
     # the layout leaves no room for what hangs below a panel
     figure.get_layout_engine().set(h_pad=0.14)
-    for place, (axis, (name, bins)) in enumerate(zip(axes, found.items(), strict=False)):
+    for place, (axis, (name, bins)) in enumerate(zip(axes, models.items(), strict=False)):
         _bars(axis, bins)
         below = axis.inset_axes([0, -0.4, 1, 0.34], sharex=axis)
         share = bins.count / bins.count.sum()
@@ -61,7 +59,7 @@ def reliability_diagram(found: Mapping[str, Reliability]) -> Figure:
         axis.set(xlim=(0, 1), ylim=(0, 1))
         axis.tick_params(labelbottom=False)
         below.set(xlabel="confidence", ylim=(0, 1.08 * share.max()))
-        if place % BESIDE == 0:  # panels beside each other say it once
+        if place % BESIDE == 0:  # one label for panels beside each other
             axis.set_ylabel("accuracy")
             below.set_ylabel("share of rows", fontsize=8)
         for one in (axis, below):

@@ -13,8 +13,6 @@ from peerwise.report import figures
 from peerwise.study.results import Record
 from peerwise.study.sweep import read_config, sweep
 
-__all__ = ["Result", "run"]
-
 
 class Result(NamedTuple):
     """What a description gave."""

@@ -4,10 +4,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from peerwise.study.results import read_folder
 from peerwise.report import figures, tables
-
-__all__ = ["show"]
+from peerwise.study.results import read_folder
 
 
 def show(folder: Path, console: Console) -> list[Path]:

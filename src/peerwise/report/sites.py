@@ -1,6 +1,7 @@
 """What joining is worth to every site, as tables and files."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,9 @@ from rich import box
 from rich.table import Table
 
 from peerwise.checkpoint import write_whole
-from peerwise.study.join import Joined
 
-__all__ = ["tables", "write"]
+if TYPE_CHECKING:
+    from peerwise.study.join import Joined
 
 SHOWN = ("balanced_accuracy", "auroc", "auprc", "sensitivity", "specificity")
 STYLES = {"join": "bold green", "stay": "bold red"}
@@ -30,7 +31,7 @@ def _new(title: str) -> Table:
     return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
 
 
-def tables(joined: Joined) -> list[Table]:
+def tables(joined: "Joined") -> list[Table]:
     """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
     verdicts = _new(f"Should my site join? {joined.metric.replace('_', ' ')} on its held-out rows")
     names = ("rows learnt", "held out", "local", "network", "gain", "95 % interval")
@@ -74,7 +75,7 @@ def tables(joined: Joined) -> list[Table]:
     return [verdicts, report, confusion]
 
 
-def write(joined: Joined, folder: Path) -> None:
+def write(joined: "Joined", folder: Path) -> None:
     """The same numbers as files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("verdicts", "report", "confusion"):

@@ -7,23 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from peerwise.papers.items import Item
 from peerwise.study.results import Claim, Record
-
-__all__ = [
-    "BEFORE",
-    "Before",
-    "before_cells",
-    "before_tables",
-    "claims_table",
-    "counted",
-    "item_tables",
-    "ours",
-    "plain_cell",
-    "printed",
-    "sweep_table",
-    "theirs",
-]
 
 NEAR, CLOSE = 0.05, 0.01
 LABEL_WIDTH, CELL_WIDTH = 24, 13  # characters of the first column and of each other
@@ -86,18 +70,18 @@ def item_tables(
     names = list(headers)
     fit = max((width - LABEL_WIDTH) // CELL_WIDTH, 1)
     pieces = [names[i : i + fit] for i in range(0, len(names), fit)]
-    made = [
+    tables = [
         _piece(records, {c: headers[c] for c in piece}, counts or {}, set(absent), notes or {})
         for piece in pieces
     ]
-    made[0].title = title
+    tables[0].title = title
     if printed(records):
-        made[-1].caption = "ours, then the paper's (dim); · = not printed, - = no number of ours"
+        tables[-1].caption = "ours, then the paper's (dim); · = not printed, - = no number of ours"
     else:
-        made[-1].caption = "- = no number"
+        tables[-1].caption = "- = no number"
     for note, mark in _marks(notes or {}).items():
-        made[-1].caption += f"\n{mark} {note}"
-    return made
+        tables[-1].caption += f"\n{mark} {note}"
+    return tables
 
 
 def printed(records: Sequence[Record]) -> bool:
@@ -136,9 +120,9 @@ def _piece(
         table.add_row("  of so many sets", *(str(len(shown[c]) or "") for c in headers))
         if beside:
             table.add_row("paper, same sets", *(theirs(shown[c]) for c in headers), style="dim")
-        said = ["{} ({})".format(*counts[c]) if c in counts else "" for c in headers]
-        if any(said):
-            table.add_row("paper's text, of 16", *said, style="dim")
+        stated = ["{} ({})".format(*counts[c]) if c in counts else "" for c in headers]
+        if any(stated):
+            table.add_row("paper's text, of 16", *stated, style="dim")
     return table
 
 
@@ -234,9 +218,11 @@ def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}".removeprefix("0")
 
 
-def before_tables(item: Item, records: Sequence[Record], notes: dict[str, str]) -> list[Table]:
+def before_tables(
+    about: Sequence[str], records: Sequence[Record], notes: dict[str, str]
+) -> list[Table]:
     """A comparison: each cell a model before → after calibration; bold is the best of a row."""
-    made = []
+    tables = []
     for metric, title in BEFORE.items():
         columns, rows = before_cells(records, metric)
         table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
@@ -254,10 +240,10 @@ def before_tables(item: Item, records: Sequence[Record], notes: dict[str, str]) 
                 for c in cells
             ]
             table.add_row(name + (" *" if name in notes else ""), *styled)
-        made.append(table)
-    told = [item.about, *item.notes, *(f"* {name}: {note}" for name, note in notes.items())]
-    made[-1].caption = "\n".join(told)
-    return made
+        tables.append(table)
+    marked = [f"* {name}: {note}" for name, note in notes.items()]
+    tables[-1].caption = "\n".join([*about, *marked])
+    return tables
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
@@ -269,11 +255,11 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     table.add_column("numbers", ratio=1)
     for claim in claims:
         verdict = Text("held", "bold green") if claim.held else Text("not held", "bold red")
-        said = Text(claim.claim).append(f"\nheld when: {claim.rule}", style="dim")
+        stated = Text(claim.claim).append(f"\nheld when: {claim.rule}", style="dim")
         numbers = Text(f"ours: {claim.ours}" if claim.paper else claim.ours)
         if claim.paper:
             numbers.append(f"\npaper: {claim.paper}", style="dim")
-        table.add_row(verdict, said, numbers)
+        table.add_row(verdict, stated, numbers)
         table.add_section()
     return table
 
@@ -286,10 +272,10 @@ def sweep_table(
     Soft errors and the gap on training rows are left to results.json, and so is what the width
     has no room for: a table is to be looked at.
     """
-    found = dict.fromkeys(r.metric for r in records)
-    first = [m for m in ("test_error", "test_gap", "node_std", "test_log_loss") if m in found]
+    measured = dict.fromkeys(r.metric for r in records)
+    first = [m for m in ("test_error", "test_gap", "node_std", "test_log_loss") if m in measured]
     hidden = ("train_gap", "train_soft_error", "test_soft_error", "train_log_loss", *first)
-    metrics = [*first, *(m for m in found if m not in hidden)]
+    metrics = [*first, *(m for m in measured if m not in hidden)]
     room = width - sum(max(len(v), *(len(str(r.setting.get(v))) for r in records)) for v in varied)
     metrics = metrics[: max((room - 3 * len(varied)) // (CELL_WIDTH + 2), 2)]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")

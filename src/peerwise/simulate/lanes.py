@@ -11,13 +11,11 @@ from peerwise.core import Array, Batched, Shard, Tree, rows_at, without_rows
 from peerwise.shards import Shards
 from peerwise.simulate.schedule import Lanes, Layout, deal_lanes, layout_of
 
-__all__ = ["by_group", "regrouped", "side_by_side"]
-
-CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to find them in its cache
+CACHE = 4 << 20  # bytes that nodes side by side may carry on a CPU, to fit into its cache
 
 
 def regrouped(shards: Shards, parts: list[Tree]) -> Tree:
-    """What every group has, in the order of the nodes."""
+    """The groups' parts as one tree, in the order of the nodes."""
     if len(parts) == 1:
         return parts[0]
     place = jnp.argsort(jnp.concatenate([g.nodes for g in shards.groups]))
@@ -32,7 +30,7 @@ def by_group(shards: Shards, args: Tree) -> list[Tree]:
 
 
 class _Work(NamedTuple):
-    """What nodes side by side have in common: what they do, their rows, and when who works."""
+    """What nodes side by side have in common: what they do, their rows, and the schedule."""
 
     f: Batched
     shards: list[Shard]  # of each group
@@ -49,7 +47,8 @@ def side_by_side(f: Batched, shards: Shards, args: Any) -> Tree:
     layout = layout_of(f, [s.weight.shape[1] for s in groups], counts)
     table = _joined([jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), s) for s in groups])
     weights = [_weights(groups[first:upto]) for first, upto in layout.together]
-    given = _cut(_joined(by_group(shards, args)), [0, *(upto for _, upto in layout.cuts)])
+    ends = [0, *(layout.ends[upto] for _, upto in layout.together)]
+    given = _cut(_joined(by_group(shards, args)), ends)
     carry = _joined([jax.vmap(f.begin)(*a, s) for a, s in zip(given, weights, strict=True)])
     lanes = deal_lanes(layout.length, _most(carry))
     one_pass = partial(_one_pass, _Work(f, groups, table, weights, layout, lanes))
@@ -74,8 +73,8 @@ def _most(carry: Tree) -> int:
     """How many nodes may work side by side: on a CPU those whose weights stay in its cache.
 
     A step of all nodes reads and writes the weights of all. Steps of a few nodes, one after the
-    other until they are done, find them where the step before has left them. Two at least: one
-    at a time took several times as long where nodes differ in length.
+    other until they are done, find them in the cache. Two at least: one at a time took several
+    times as long where nodes differ in length.
     """
     leaves = jax.tree.leaves(carry)
     n = leaves[0].shape[0]
@@ -87,8 +86,8 @@ def _most(carry: Tree) -> int:
 def _one_pass(work: _Work, e: Any, carry: Tree) -> Tree:
     """The carry of all nodes after pass e, or after all passes where nothing comes between them."""
     f, lanes = work.f, work.lanes
-    cuts = zip(work.layout.cuts, work.weights, strict=True)
-    places = _joined([_drawn(work, *cut, seen, carry, e) for cut, seen in cuts])
+    groups = zip(work.layout.together, work.weights, strict=True)
+    places = _joined([_drawn(work, *cut, seen, carry, e) for cut, seen in groups])
     if lanes.one_each:
         carry = _steps(work, carry, places)
     else:
@@ -97,13 +96,14 @@ def _one_pass(work: _Work, e: Any, carry: Tree) -> Tree:
     if f.after is None:
         return carry
     after = jax.vmap(f.after)
-    groups = zip(_cut(carry, work.layout.ends), work.shards, strict=True)
-    return _joined([after(c, s) for c, s in groups])
+    parts = zip(_cut(carry, work.layout.ends), work.shards, strict=True)
+    return _joined([after(part, shard) for part, shard in parts])
 
 
-def _drawn(work: _Work, first: int, upto: int, seen: Shard, carry: Tree, e: Any) -> Array:
-    """Rows of the table for the steps of some nodes, [nodes x blocks, steps, batch]."""
+def _drawn(work: _Work, begin: int, end: int, seen: Shard, carry: Tree, e: Any) -> Array:
+    """Rows of the table for the steps of some groups, [nodes x blocks, steps, batch]."""
     f, layout, steps = work.f, work.layout, work.lanes.steps
+    first, upto = layout.ends[begin], layout.ends[end]
 
     def one(start: Array, size: Array, now: Tree, shard: Shard) -> Array:
         places = jax.vmap(lambda p: f.places(now, e + p, shard))(jnp.arange(layout.passes))
@@ -113,11 +113,11 @@ def _drawn(work: _Work, first: int, upto: int, seen: Shard, carry: Tree, e: Any)
     at = jnp.asarray(layout.start[first:upto]), jnp.asarray(layout.size[first:upto])
     places = jax.vmap(one)(*at, now, seen)  # [nodes, passes, batches, batch]
     parts = []
-    for v, end in layout.alike(first, upto):
+    for v, after in layout.alike(first, upto):
         length = int(layout.length[v])
         # as many batches of each pass as these nodes have rows for
-        part = places[v - first : end - first, :, : length // layout.passes]
-        part = part.reshape(end - v, length, f.batch)
+        part = places[v - first : after - first, :, : length // layout.passes]
+        part = part.reshape(after - v, length, f.batch)
         short = [(0, 0), (0, -length % steps), (0, 0)]
         part = jnp.pad(part, short, constant_values=layout.rows)
         parts.append(part.reshape(-1, steps, f.batch))
@@ -128,10 +128,11 @@ def _turn(work: _Work, places: Array, k: Any, carry: Tree) -> Tree:
     """The carry of all nodes after one block of steps in every lane."""
     lanes = work.lanes
     nodes = jnp.asarray(lanes.node)[k]
-    # nobody's lane repeats the last node, on no rows, and its result is dropped
-    now = jax.tree.map(lambda a: a[jnp.minimum(nodes, len(lanes.blocks) - 1)], carry)
-    place = places[jnp.asarray(lanes.place)[k]]
-    place = jnp.where(jnp.asarray(lanes.busy)[k][:, None, None], place, work.layout.rows)
+    # an idle lane repeats the last node on no rows, and its result is dropped
+    now = jax.tree.map(lambda a: a[jnp.minimum(nodes, lanes.n - 1)], carry)
+    place = places[jnp.asarray(lanes.block)[k]]
+    busy = jnp.asarray(lanes.node < lanes.n)[k]
+    place = jnp.where(busy[:, None, None], place, work.layout.rows)
     now = _steps(work, now, place)
     return jax.tree.map(lambda a, new: a.at[nodes].set(new, mode="drop"), carry, now)
 
@@ -147,7 +148,7 @@ def _steps(work: _Work, carry: Tree, places: Array) -> Tree:
 
 
 def _cut(tree: Tree, ends: list[int]) -> list[Tree]:
-    """What each group has of arrays [n, ...] in the order of the groups."""
+    """Each group's part of arrays [n, ...] in the order of the groups."""
     return [jax.tree.map(lambda a, b=b, e=e: a[b:e], tree) for b, e in pairwise(ends)]
 
 

@@ -17,8 +17,6 @@ from peerwise.runtime import stage_key
 from peerwise.shards import Shards
 from peerwise.simulate.lanes import by_group, regrouped, side_by_side
 
-__all__ = ["Plan", "each", "each_shard", "keyed", "keys", "sealed"]
-
 BLOCK = 512  # nodes that learn side by side on a CPU
 
 
@@ -48,7 +46,7 @@ class Plan(NamedTuple):
 
 
 def sealed(f: Callable[..., Tree]) -> Callable[..., Tree]:
-    """f as a program of its own: nothing around it is fused into it and changes a last bit."""
+    """f as a program of its own, into which nothing around it is fused: no last bit changes."""
     jitted = jax.jit(f)
 
     def sealed(*args: Any) -> Tree:
@@ -66,9 +64,9 @@ def each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
 
 
 def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
-    """f(*rows), on a CPU for a block of nodes after the other; the last may overlap the one before.
+    """f(*rows), on a CPU one block of nodes after the other; the last may overlap the one before.
 
-    What a block needs stays in the cache, and what it needs in between is never held for all.
+    A block fits into the cache, and its intermediate results are never held for all nodes.
     """
     n = jax.tree.leaves(rows)[0].shape[0]
     if n <= BLOCK or jax.default_backend() != "cpu":
@@ -94,8 +92,8 @@ def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -
     one = partial(each, plan, f)
     if not plan.exact:
         one = partial(_in_blocks, one)
-    mine = by_group(shards, args)
-    return regrouped(shards, [one(*a, g.shard) for a, g in zip(mine, shards.groups, strict=True)])
+    given = by_group(shards, args)
+    return regrouped(shards, [one(*a, g.shard) for a, g in zip(given, shards.groups, strict=True)])
 
 
 def keys(key: Array, stage: int, t: Any, n: int) -> Array:

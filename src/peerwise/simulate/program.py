@@ -20,8 +20,6 @@ from peerwise.simulate.nodes import Plan, each, each_shard, keyed, keys, sealed
 from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
 
-__all__ = ["Carry", "advance_all", "begin_all"]
-
 
 class Carry(NamedTuple):
     """Everything that the next round needs."""
@@ -97,7 +95,7 @@ def _combine(
 
 
 def _take(plan: Plan, state: State, total: Tree, heard: Heard) -> Any:
-    """Every node with the sum of what was said to it; in exact mode it is not summed yet."""
+    """The states after `take` of the replies' sums; in exact mode replies are summed here."""
     take: Any = plan.method.take
     if plan.sums_replies:
         return jax.vmap(take)(state, total)
@@ -131,7 +129,7 @@ def _advance(
     probe: Any,
     at: Array,
 ) -> Carry:
-    """Rounds start .. stop-1."""
+    """The carry after rounds start .. stop-1."""
     method, n = plan.method, topology.n
 
     def one_round(t: Any, carry: Carry) -> Carry:
@@ -143,11 +141,11 @@ def _advance(
             sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
         carry = carry._replace(sent=sent)
         heard = _hear(plan, carry, key, t, topology, channel)
-        parts, told = None, None
+        parts, total = None, None
         if carry.parts is not None:
             given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards)
             if plan.sums_replies:
-                parts, answered, told = summed(*given)
+                parts, answered, total = summed(*given)
             else:
                 parts, answered = deliver(*given)
             heard = (answered,)
@@ -158,7 +156,7 @@ def _advance(
         )
         state = State(value, carry.state.memory)
         if method.take is not None:
-            state = _take(plan, state, told, heard[0])
+            state = _take(plan, state, total, heard[0])
         carry = carry._replace(parts=parts, sent=kept, state=state)
         carry = _look(plan, "combine", carry, t, probe, at)
         state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, n), carry.state)
@@ -169,14 +167,14 @@ def _advance(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def begin_all(plan: Plan, axes: Any, *args: Any) -> Carry:
-    """Where a run begins; `axes` says which arguments have an axis of replicas."""
+    """The carry before round 0; `axes` says which arguments have an axis of replicas."""
     f = partial(_begin, plan)
     return f(*args) if axes is None else jax.vmap(f, (*axes, None))(*args)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def advance_all(plan: Plan, axes: Any, carry: Carry, start: Any, stop: Any, *args: Any) -> Carry:
-    """Rounds start .. stop-1 of a run, or of all its replicas."""
+    """The carry after rounds start .. stop-1 of a run, or of all its replicas."""
     f = partial(_advance, plan)
     if axes is not None:
         key, shards, topology, probe = axes

@@ -1,4 +1,4 @@
-"""What neighbours say to one node alone: delivered into its inbox, or summed on the way."""
+"""Replies, each to one neighbour alone: delivered into its inbox, or summed on the way."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,8 +10,6 @@ from peerwise.combine.apply import Heard, all_finite
 from peerwise.core import Array, Batched, Inbox, Message, Method, Shard, State, Tree
 from peerwise.shards import Shards
 from peerwise.simulate.nodes import Plan, each_shard
-
-__all__ = ["Parts", "blank_parts", "deliver", "part_shape", "summed"]
 
 
 class Parts(NamedTuple):
@@ -26,7 +24,7 @@ class Parts(NamedTuple):
 def part_shape(method: Method, state: State, message: Message, shard: Shard, axes: int) -> Tree:
     """The shape of one reply, from arrays (or shapes) with so many axes before those of one node.
 
-    It does not depend on the part heard: find it with none heard.
+    It does not depend on the part heard, so that none is given here.
     """
     if method.reply is None:
         return None
@@ -51,7 +49,7 @@ def blank_parts(plan: Plan, shards: Shards, n: int, k: int, shape: Tree) -> Part
 def _answers(
     plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
 ) -> Any:
-    """j -> what every node says to the neighbour in its slot j, who spoke in the round before."""
+    """j -> every node's reply to the neighbour in its slot j, heard in the round before."""
     method = plan.method
     page = (t - 1 - parts.age) % plan.pages
 
@@ -61,40 +59,40 @@ def _answers(
     def answer(state: State, slot: Inbox, shard: Shard) -> Tree:
         return inner(state, shard, slot)
 
-    said: Any = replace(reply, begin=answer) if isinstance(reply, Batched) else answer
+    respond: Any = replace(reply, begin=answer) if isinstance(reply, Batched) else answer
 
     def said_to(j: Any) -> Tree:
-        told = jax.tree.map(lambda a: a[page[:, j], heard.src[:, j]], sent)
+        message = jax.tree.map(lambda a: a[page[:, j], heard.src[:, j]], sent)
         part = jax.tree.map(lambda a: a[:, j], parts.part)
-        slot = Inbox(told.value, told.note, parts.weight[:, j], parts.age[:, j], part)
-        return each_shard(plan, said, shards, state, slot)
+        slot = Inbox(message.value, message.note, parts.weight[:, j], parts.age[:, j], part)
+        return each_shard(plan, respond, shards, state, slot)
 
     return said_to
 
 
 def _back(heard: Heard) -> Array:
     """[n, k] the slot that a node has in the inbox of the neighbour in its slot k."""
-    mine = jnp.arange(heard.src.shape[0])[:, None, None]
-    return (heard.src[heard.src] == mine).argmax(-1)
+    node = jnp.arange(heard.src.shape[0])[:, None, None]
+    return (heard.src[heard.src] == node).argmax(-1)
 
 
 def deliver(
     plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
 ) -> tuple[Parts, Heard]:
-    """Everybody answers what it heard last round, slot by slot, and hears the answers."""
+    """Every node replies to what it heard last round, slot by slot, and hears the replies."""
     said_to = _answers(plan, parts, sent, state, t, heard, shards)
     out = jax.tree.map(lambda *a: jnp.stack(a, 1), *map(said_to, range(heard.src.shape[1])))
     back = _back(heard)
-    mine = jax.tree.map(lambda a: a[heard.src, back], out)  # [n, k, ...]
-    weight = jnp.where(jax.vmap(all_finite)(mine), heard.weight, 0)
+    replies = jax.tree.map(lambda a: a[heard.src, back], out)  # [n, k, ...]
+    weight = jnp.where(jax.vmap(all_finite)(replies), heard.weight, 0)
     came = weight > 0
     if plan.method.believe is not None:
-        mine = jax.vmap(jax.vmap(plan.method.believe))(parts.part, mine)
+        replies = jax.vmap(jax.vmap(plan.method.believe))(parts.part, replies)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(came.reshape(came.shape + (1,) * (new.ndim - 2)), new, old)
 
-    part = jax.tree.map(keep, mine, parts.part)
+    part = jax.tree.map(keep, replies, parts.part)
     last = jnp.where(came, jnp.int32(t), parts.sent)
     age = jnp.where(last < 0, -1, t - last)
     heard = heard._replace(weight=weight, age=age, part=part)
@@ -104,9 +102,9 @@ def deliver(
 def summed(
     plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
 ) -> tuple[Parts, Heard, Tree]:
-    """As `deliver`, but slot after slot into one sum a node: no more is held than nodes x a part.
+    """As `deliver`, but slot after slot into one sum for each node: memory is nodes x parts.
 
-    A slot is empty for all nodes beyond the largest number of neighbours, and is not computed.
+    Slots beyond the largest number of neighbours are empty for all nodes and not computed.
     """
     said_to = _answers(plan, parts, sent, state, t, heard, shards)
     back, link = _back(heard), heard.link
@@ -115,9 +113,9 @@ def summed(
 
     def add(j: Any, so_far: tuple[Tree, Array]) -> tuple[Tree, Array]:
         total, fine = so_far
-        said, to, place = said_to(j), heard.src[:, j], back[:, j]
+        reply, to, place = said_to(j), heard.src[:, j], back[:, j]
         there = link[:, j] > 0
-        good = all_finite(said)
+        good = all_finite(reply)
         weight = jnp.where(there & good, heard.weight[to, place], 0)
 
         def onto(whole: Array, part: Array) -> Array:
@@ -125,7 +123,7 @@ def summed(
             return whole.at[to].add(jnp.where(w > 0, w * part, 0))
 
         fine = fine.at[jnp.where(there, to, n), place].set(good, mode="drop")
-        return jax.tree.map(onto, total, said), fine
+        return jax.tree.map(onto, total, reply), fine
 
     shape = jax.eval_shape(said_to, 0)
     blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)

@@ -21,8 +21,6 @@ from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
 from peerwise.topology import Topology
 
-__all__ = ["Run", "simulate"]
-
 
 def simulate(
     method: Method,
@@ -54,8 +52,8 @@ def simulate(
 
     `until` stops early; `resume` goes on from such a run as if it had never stopped. With
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
-    would take more than a twentieth of the time) and found again. `progress` is told the number of
-    rounds done after every chunk.
+    would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
+    called with the number of rounds done.
     """
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at

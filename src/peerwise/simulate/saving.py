@@ -12,10 +12,8 @@ from peerwise.errors import BadSetting
 from peerwise.runtime import Run
 from peerwise.simulate.program import Carry
 
-__all__ = ["Checkpoint", "resumed"]
-
 QUICK = 0.1  # seconds: a checkpoint that takes less is written after every chunk
-WORK = 20  # times as long as a slower one takes to write passes before the next
+WORK = 20  # a slower one is written again after this many times its writing time
 
 
 class Checkpoint:
@@ -31,7 +29,7 @@ class Checkpoint:
         return files.load(self.path, like, self._mark)
 
     def save(self, carry: Carry, done: int, last: bool) -> None:
-        """Write the run, unless it is not the `last` time and writing would take too long."""
+        """Write the run; a slow write is skipped if it comes too soon, unless it is the `last`."""
         jax.block_until_ready(carry.state)
         begun = time.monotonic()
         if last or self._cost < QUICK or begun - self._written >= WORK * self._cost:

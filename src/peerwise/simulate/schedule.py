@@ -1,6 +1,6 @@
 """Which lane does which steps of which node: plain data, fixed before anything is computed.
 
-A node takes as many steps as it has batches, and whoever is next takes its lane over: all together
+A node takes as many steps as it has batches, and the next node takes over its lane: all together
 cost what their rows cost, and a round is as long as the longest training.
 """
 
@@ -13,35 +13,24 @@ import numpy as np
 
 from peerwise.core import Batched
 
-__all__ = ["Lanes", "Layout", "deal_lanes", "drawn_together", "layout_of"]
-
 TURNS = 32  # blocks of steps into which the longest training is cut where nodes differ in length
 COARSE = 4  # groups within this size ratio draw their batches together
-STEP = 8  # what a step costs beside its nodes, in nodes
+STEP = 8  # the fixed cost of a step, in nodes
 
 
 class Layout(NamedTuple):
     """Where the rows and the steps of every node lie; nodes are in the order of their groups."""
 
     ends: list[int]  # of the groups, in nodes, from 0 on
-    together: list[tuple[int, int]]  # from which group up to which batches are drawn together
+    together: list[tuple[int, int]]  # start and stop of groups that draw batches together
     passes: int  # that follow each other without anything in between
+    rows: int  # of the table of all rows; as a place in it, it means no row
     size: np.ndarray  # [n] rows of a node's padded shard
-    start: np.ndarray  # [n] its first row in the table of all rows
+    start: np.ndarray  # [n] its first row in the table
     length: np.ndarray  # [n] its steps in those passes
 
-    @property
-    def rows(self) -> int:
-        """The length of the table of all rows; as a place in it, no row."""
-        return int(self.size.sum())
-
-    @property
-    def cuts(self) -> list[tuple[int, int]]:
-        """From which node up to which batches are drawn together."""
-        return [(self.ends[first], self.ends[upto]) for first, upto in self.together]
-
     def alike(self, first: int, upto: int) -> list[tuple[int, int]]:
-        """Nodes of equal length among some nodes: from which, up to which."""
+        """Start and stop of nodes of equal length among some nodes."""
         changes = first + 1 + np.flatnonzero(np.diff(self.length[first:upto]))
         return list(pairwise([first, *changes.tolist(), upto]))
 
@@ -49,36 +38,22 @@ class Layout(NamedTuple):
 class Lanes(NamedTuple):
     """Who works in which lane: nodes of different lengths, dealt to few lanes of like length."""
 
-    node: np.ndarray  # [turns, lanes] which node, n: nobody
-    block: np.ndarray  # [turns, lanes] which of its blocks
+    node: np.ndarray  # [turns, lanes] which node; n: none
+    block: np.ndarray  # [turns, lanes] which block, of a list of all nodes' blocks in order
     steps: int  # in a block
-    blocks: np.ndarray  # [n] of each node
-
-    @property
-    def busy(self) -> np.ndarray:
-        """[turns, lanes] whether anybody works there."""
-        return self.node < len(self.blocks)
-
-    @property
-    def place(self) -> np.ndarray:
-        """[turns, lanes] the place of a block in the list of all nodes' blocks; 0 for nobody's."""
-        first = np.append(np.cumsum(self.blocks) - self.blocks, 0)
-        return np.where(self.busy, first[self.node] + self.block, 0)
-
-    @property
-    def one_each(self) -> bool:
-        """Whether every node has a lane of its own, in order, and one turn does it all."""
-        return np.array_equal(self.node, np.arange(len(self.blocks))[None])
+    n: int  # nodes
+    one_each: bool  # every node has a lane of its own, in order, and one turn does it all
 
 
 def layout_of(f: Batched, sizes: Sequence[int], counts: Sequence[int]) -> Layout:
-    """The layout of work on groups of so many rows a node and so many nodes."""
+    """The layout of work on groups with these rows for each node and these numbers of nodes."""
     passes = f.passes if f.after is None else 1
     size = np.repeat(sizes, counts)
     return Layout(
         ends=[0, *np.cumsum(counts).tolist()],
         together=drawn_together(sizes),
         passes=passes,
+        rows=int(size.sum()),
         size=size,
         start=np.cumsum(size) - size,
         length=passes * np.repeat([f.batches(m) for m in sizes], counts),
@@ -86,9 +61,9 @@ def layout_of(f: Batched, sizes: Sequence[int], counts: Sequence[int]) -> Layout
 
 
 def drawn_together(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Groups of falling sizes put together: from which, up to which.
+    """Start and stop of groups put together, of falling sizes.
 
-    What is computed of weights alone is cheap, and every shape is compiled by itself.
+    Work on weights alone is cheap, and every shape costs a compilation.
 
     >>> drawn_together([100, 60, 30, 20, 4])
     [(0, 3), (3, 4), (4, 5)]
@@ -104,7 +79,7 @@ def drawn_together(sizes: Sequence[int]) -> list[tuple[int, int]]:
 def deal_lanes(lengths: np.ndarray, most: int | None = None) -> Lanes:
     """Lanes for nodes of so many steps each: the longest first, each to the shortest lane.
 
-    A step costs as much as it would with `STEP` nodes more, however few there are: fewer steps
+    A step has a fixed cost, that of `STEP` more nodes, however few there are: fewer steps
     are worth some idle lanes. Nodes change places after blocks of steps, `TURNS` times at most
     in the longest node. `most`: no more lanes than that, where not every node may have one.
 
@@ -120,20 +95,21 @@ def deal_lanes(lengths: np.ndarray, most: int | None = None) -> Lanes:
     blocks = -(-lengths // steps)
     fewest = -(-int(blocks.sum()) // int(max(blocks.max(), 1)))
     most = n if most is None else most
-    even = -(-n // -(-n // most))  # as many in every turn, where all are as long
+    even = -(-n // -(-n // most))  # equally many in every turn, if all are equally long
     tries = {max(1, int(fewest * more)) for more in (1, 1.1, 1.25, 1.5)} | {n}
     tries = {even} | {min(lanes, n, most) for lanes in tries}
     deals = [_dealt(blocks, lanes) for lanes in sorted(tries)]
     lanes = min(deals, key=lambda deal: _turns(blocks, deal) * (len(deal) + STEP))
     shape = max(_turns(blocks, lanes), 1), len(lanes)
     node, block = np.full(shape, n, np.int32), np.zeros(shape, np.int32)
+    first = np.cumsum(blocks) - blocks
     for lane, nodes in enumerate(lanes):
         turn = 0
         for v in nodes:
             done = turn + blocks[v]
-            node[turn:done, lane], block[turn:done, lane] = v, np.arange(blocks[v])
+            node[turn:done, lane], block[turn:done, lane] = v, first[v] + np.arange(blocks[v])
             turn = done
-    return Lanes(node, block, steps, blocks)
+    return Lanes(node, block, steps, n, np.array_equal(node, np.arange(n)[None]))
 
 
 def _dealt(blocks: np.ndarray, lanes: int) -> list[list[int]]:

@@ -10,8 +10,6 @@ from peerwise import topology
 from peerwise.learner import Cell, assemble, drawn, run
 from peerwise.simulate import simulate
 
-__all__ = ["Demo", "demo"]
-
 
 class Demo(NamedTuple):
     """What the demonstration shows."""
@@ -28,7 +26,7 @@ class Demo(NamedTuple):
 
 
 def demo(cell: Cell, progress: Callable[[int], None] | None = None) -> Demo:
-    """Run CRC and its references once; `progress` is told the rounds done."""
+    """Run CRC and its references once; `progress` is called with the rounds done."""
     parts, rounds = assemble(cell, drawn(cell, 0)), cell["run"]["rounds"]
     done = simulate(
         parts.method,

@@ -11,8 +11,6 @@ from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
 from peerwise.estimators import DecentralizedClassifier
 from peerwise.metrics.bootstrap import METRICS
 
-__all__ = ["Joined", "join"]
-
 LOCAL, NETWORK = "isolated", "crc"
 MOST_CLASSES = 50  # a column of more values is a number, or a name
 

@@ -18,8 +18,6 @@ from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.learner import Cell, Outcome, run
 
-__all__ = ["Failure", "run_all", "spread", "usual_workers"]
-
 
 class Failure(PeerwiseError):
     """One cell of many that could not be run."""
@@ -68,11 +66,11 @@ def _pin(counter: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
         os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
-MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
+MAPS = 15_000  # memory mappings; Linux lets a process have 65,530, and XLA crashes beyond
 
 
 def few_programs() -> None:
-    """Forget compiled programs when they hold many pieces of memory: hundreds of them would."""
+    """Drop compiled programs when they hold many memory mappings, as hundreds of them do."""
     try:
         with open("/proc/self/maps") as pieces:
             many = sum(1 for _ in pieces)
@@ -83,7 +81,7 @@ def few_programs() -> None:
 
 
 def _work(folder: Path, cells: list[Cell]) -> list[tuple[str, str]]:
-    """Run cells one after the other; returns the failures of the user's making."""
+    """Run cells one after the other; returns the failures that the user can mend."""
     failures = []
     for cell in cells:
         if _path(folder, cell).exists():

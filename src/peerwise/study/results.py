@@ -18,8 +18,6 @@ from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile
 from peerwise.learner import Outcome
 
-__all__ = ["Claim", "Record", "history_of", "read_folder", "write_folder"]
-
 
 class Record(BaseModel):
     """One number of a table: ours and, where there is one, the paper's."""
@@ -97,9 +95,9 @@ def write_folder(
         (folder / stale).unlink(missing_ok=True)
     write_whole(folder / "config.toml", tomli_w.dumps(config).encode())
     write_whole(folder / "environment.json", _json(_environment()))
-    said = [c.model_dump(mode="json") for c in claims]
-    if said:
-        write_whole(folder / "claims.json", _json(said))
+    claimed = [c.model_dump(mode="json") for c in claims]
+    if claimed:
+        write_whole(folder / "claims.json", _json(claimed))
     if history is not None:
         draft = folder / "history.parquet.part"
         history.to_parquet(draft, index=False)

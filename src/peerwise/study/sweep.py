@@ -13,11 +13,9 @@ from peerwise.learner import Cell, Outcome, expand
 from peerwise.study import pool
 from peerwise.study.results import Record, history_of, write_folder
 
-__all__ = ["Sweep", "read_config", "sweep"]
-
 
 class Sweep(NamedTuple):
-    """What came of a description."""
+    """The results of a description."""
 
     records: list[Record]
     varied: list[str]  # what differs between cells, the method aside

@@ -1,6 +1,7 @@
-"""Pieces of work that are not settings: each a function, its arguments, and arrays that it gives.
+"""Pieces of work that are not cells: each a function, its arguments, and arrays that it gives.
 
-What is done is kept in a folder by name and arguments, so that an interrupted run goes on.
+What is done is kept by function and arguments, so that an interrupted run goes on: in a folder of
+one file a task while work goes on, and in one `kept.zip` beside it for good (`collect`).
 """
 
 import hashlib
@@ -9,20 +10,18 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, PeerwiseError
-from peerwise.study.pool import spread, usual_workers
-
-__all__ = ["Task", "kept", "run_tasks"]
 
 Arrays = dict[str, np.ndarray]
-NAME = "task:"  # under which a file says what made it
+KEPT = "kept.zip"  # beside the folder of cells
+ABOUT = ":"  # what has it in its name says how the arrays were made, and is none of them
 
 
 class Task(NamedTuple):
@@ -42,39 +41,85 @@ class Task(NamedTuple):
         module, _, name = self.function.partition(":")
         function = getattr(importlib.import_module(module), name)
         more = {"checkpoint": checkpoint} if "checkpoint" in signature(function).parameters else {}
-        found: Arrays = function(**self.arguments, **more)
-        return found
+        arrays: Arrays = function(**self.arguments, **more)
+        return arrays
+
+
+def packed(task: Task, arrays: dict[str, Any], **about: str) -> bytes:
+    """The file of a task: its arrays, what made them, and anything else to say about that."""
+    buffer = io.BytesIO()
+    about = {"task": json.dumps([task.function, task.arguments]), **about}
+    notes = {f"{name}{ABOUT}": np.bytes_(text.encode()) for name, text in about.items()}
+    np.savez(buffer, **arrays, **notes)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _unpacked(content: bytes, where: Path) -> Arrays:
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if ABOUT not in name}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{where} is damaged ({error}); delete it and run again") from None
+
+
+@lru_cache(maxsize=8)
+def _members(path: Path, changed: int) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {Path(name).stem: archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{path} is damaged ({error}); take a whole copy of it") from None
+
+
+def _archived(folder: Path) -> dict[str, bytes]:
+    """The files in the archive beside a folder of cells, by key."""
+    path = folder.parent / KEPT
+    return _members(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 
 def _path(folder: Path, task: Task) -> Path:
     return folder / f"{task.key}.npz"
 
 
-def _read(path: Path) -> Arrays:
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if name != NAME}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
+def _is_kept(folder: Path, task: Task) -> bool:
+    return _path(folder, task).exists() or task.key in _archived(folder)
 
 
 def kept(folder: Path, task: Task) -> Arrays | None:
-    """What a task gave, if it was run and kept in the folder."""
+    """What a task gave, if it was run and kept in the folder or in the archive beside it."""
     path = _path(folder, task)
-    return _read(path) if path.exists() else None
+    if path.exists():
+        return _unpacked(path.read_bytes(), path)
+    content = _archived(folder).get(task.key)
+    return None if content is None else _unpacked(content, folder.parent / KEPT)
+
+
+def collect(folder: Path) -> Path:
+    """Put all files of a folder of cells into the archive beside it; the folder can then go."""
+    from peerwise.checkpoint import write_whole
+
+    files = {**_archived(folder), **{p.stem: p.read_bytes() for p in folder.glob("*.npz")}}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for key, content in sorted(files.items()):
+            entry = zipfile.ZipInfo(
+                f"{key}.npz"
+            )  # without the time: the same files, the same archive
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
+    write_whole(folder.parent / KEPT, buffer.getvalue())
+    return folder.parent / KEPT
 
 
 def _work(folder: Path, task: Task) -> str | None:
-    """Run and keep one task; what went wrong by the user's making is told."""
+    """Run and keep one task; a mistake of the user's is returned as text."""
+    from peerwise.checkpoint import write_whole
+
     checkpoint = folder / f"{task.key}.unfinished"
     try:
-        found: dict[str, Any] = task.run(checkpoint)
+        arrays = task.run(checkpoint)
     except PeerwiseError as error:
         return str(error)
-    buffer = io.BytesIO()
-    found[NAME] = json.dumps([task.function, task.arguments])
-    np.savez_compressed(buffer, **found)
-    write_whole(_path(folder, task), buffer.getvalue())
+    write_whole(_path(folder, task), packed(task, arrays))
     checkpoint.unlink(missing_ok=True)
     return None
 
@@ -86,22 +131,24 @@ def run_tasks(
     workers: int | None = None,
     only_kept: bool = False,
 ) -> tuple[dict[str, Arrays], dict[str, str]]:
-    """What tasks gave, and why some failed, by key; those kept in `folder` are not run again.
+    """What tasks gave, and why some failed, by key; those that are kept are not run again.
 
     With `only_kept`, nothing is run at all.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    from peerwise.study.pool import spread, usual_workers
+
+    if not only_kept:
+        folder.mkdir(parents=True, exist_ok=True)
     unique = {task.key: task for task in tasks}
-    for task in unique.values():
-        if _path(folder, task).exists():
-            _read(_path(folder, task))  # a damaged file is found before hours are spent
-    open_ = [t for t in unique.values() if not (_path(folder, t).exists() or only_kept)]
+    # a damaged file is found before hours are spent
+    done = {k: a for k, t in unique.items() if (a := kept(folder, t)) is not None}
+    open_ = [t for k, t in unique.items() if k not in done and not only_kept]
     failures: dict[str, str] = {}
 
     def report() -> None:
         if progress is not None:
-            done = sum(_path(folder, task).exists() for task in unique.values())
-            progress(done + len(failures), len(unique))
+            count = sum(key in done or _is_kept(folder, t) for key, t in unique.items())
+            progress(count + len(failures), len(unique))
 
     report()
     workers = min(workers or usual_workers(), max(len(open_), 1))
@@ -114,5 +161,8 @@ def run_tasks(
         whys = spread([(_work, (folder, task)) for task in open_], workers, report)
         failures.update({t.key: why for t, why in zip(open_, whys, strict=True) if why})
         report()
-    done = {k: _read(_path(folder, t)) for k, t in unique.items() if _path(folder, t).exists()}
-    return done, failures
+    for task in open_:
+        arrays = kept(folder, task)
+        if arrays is not None:
+            done[task.key] = arrays
+    return {key: done[key] for key in unique if key in done}, failures

@@ -7,8 +7,6 @@ from scipy.sparse.csgraph import dijkstra
 
 from peerwise.topology.links import Topology, edges_of
 
-__all__ = ["graph_of", "mixing_matrix", "reach", "spectral_gap"]
-
 
 def graph_of(topology: Topology, t: int = 0) -> nx.Graph:
     """Round t as a networkx graph with link weights; directed if not all links go both ways.
@@ -49,10 +47,10 @@ def reach(topology: Topology, t: int = 0) -> np.ndarray:
 
 
 def mixing_matrix(topology: Topology, *, include_self: bool = False, t: int = 0) -> np.ndarray:
-    """What each node (row) makes of the values of all (columns) in a mean; rows sum to 1.
+    """The weight of every value (column) in each node's mean (row); rows sum to 1.
 
     Link weights over the neighbours heard, and 1 for the node itself with `include_self`. With
-    Metropolis weights what they lack to 1 is the node's own, and with a server all have 1 / n,
+    Metropolis weights the rest to 1 is the node's own, and with a server all have 1 / n,
     whatever `include_self`. A node without neighbours keeps its own value.
 
     >>> from peerwise.topology import chain

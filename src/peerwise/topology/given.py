@@ -10,8 +10,6 @@ import numpy as np
 from peerwise.errors import BadFile, BadSetting
 from peerwise.topology.links import Topology, build, whole
 
-__all__ = ["from_file", "from_graph", "read_graph"]
-
 
 def from_graph(graph: nx.Graph, *, allow_disconnected: bool = False) -> Topology:
     """Any networkx graph without parallel edges or loops; nodes become 0..n-1 in sorted order.
@@ -43,15 +41,15 @@ def from_graph(graph: nx.Graph, *, allow_disconnected: bool = False) -> Topology
             "join them, or pass allow_disconnected=True"
         )
     number = {node: i for i, node in enumerate(_sorted(graph))}
-    found = list(graph.edges(data="weight", default=1.0))
-    u, v = (np.array([number[edge[end]] for edge in found], np.int64) for end in (0, 1))
+    edges = list(graph.edges(data="weight", default=1.0))
+    u, v = (np.array([number[edge[end]] for edge in edges], np.int64) for end in (0, 1))
     try:
         with np.errstate(over="ignore"):  # infinity is answered below
-            weight = np.array([edge[2] for edge in found], float).astype(np.float32)
+            weight = np.array([edge[2] for edge in edges], float).astype(np.float32)
     except (TypeError, ValueError):
-        weight = np.full(len(found), np.nan, np.float32)
+        weight = np.full(len(edges), np.nan, np.float32)
     if bad := np.flatnonzero(~(np.isfinite(weight) & (weight > 0))).tolist():
-        a, b, given = found[bad[0]]
+        a, b, given = edges[bad[0]]
         raise BadSetting(f"edge {a!r}, {b!r} must have a positive number as weight, got {given!r}")
     if graph.is_directed():
         return build(n, [(u, v, weight)])

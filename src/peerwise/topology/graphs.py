@@ -16,28 +16,11 @@ from peerwise.declare import build, canonical, declares, gives
 from peerwise.errors import BadSetting
 from peerwise.topology.links import ALWAYS, Topology, undirected, whole
 
-__all__ = [
-    "alone",
-    "barabasi_albert",
-    "chain",
-    "complete",
-    "erdos_renyi",
-    "grid",
-    "named",
-    "random_tree",
-    "regular",
-    "ring",
-    "server",
-    "small_world",
-    "star",
-    "tree_plus",
-]
-
 gives("topology", Topology)
 
 Probability: TypeAlias = Annotated[float, Ge(0), Le(1)]
 
-_TRIES = 1000  # draws before a graph that will not be connected is given up
+_TRIES = 1000  # draws before a connected graph is given up
 
 
 def _from_nx(graph: nx.Graph) -> Topology:
@@ -87,7 +70,7 @@ def star(n: int = 50) -> Topology:
 
 @declares("topology")
 def complete(n: int = 50) -> Topology:
-    """Everybody beside everybody, as n (n - 1) links; `server` is the cheap way to a global mean.
+    """Each node beside all others, as n (n - 1) links; `server` is the cheap way to a global mean.
 
     >>> complete(4).links_per_round(0)
     12
@@ -178,7 +161,7 @@ def tree_plus(
 
 @declares("topology")
 def erdos_renyi(
-    n: int = 50, seed: int = 0, *, p: Annotated[Probability, "of each pair to be linked"] = 0.2
+    n: int = 50, seed: int = 0, *, p: Annotated[Probability, "that a pair is linked"] = 0.2
 ) -> Topology:
     """Every pair linked with probability p, drawn again until the graph is connected.
 
@@ -241,7 +224,7 @@ def small_world(
     seed: int = 0,
     *,
     k: Annotated[int, Ge(2), "nearest nodes on the ring, an even number"] = 4,
-    p: Annotated[Probability, "of each edge to be rewired"] = 0.1,
+    p: Annotated[Probability, "that an edge is rewired"] = 0.1,
 ) -> Topology:
     """A ring where each node knows its k nearest, each edge rewired with probability p; connected.
 

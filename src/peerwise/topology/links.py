@@ -16,19 +16,6 @@ import numpy as np
 from peerwise.core import Array, Links
 from peerwise.errors import BadSetting
 
-__all__ = [
-    "Topology",
-    "build",
-    "edges_of",
-    "metropolis",
-    "probability",
-    "pushes",
-    "redrawn",
-    "stack",
-    "undirected",
-    "whole",
-]
-
 ALWAYS = 2**31 - 1  # rounds that a static graph lasts
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # src, dst, weight of the directed links
@@ -83,7 +70,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def probability(name: str, value: float) -> None:
-    """Refuse what is no probability."""
+    """Require 0 <= value <= 1."""
     if not 0 <= value <= 1:
         raise BadSetting(f"{name} must be between 0 and 1, got {value!r}")
 
@@ -172,7 +159,7 @@ def redrawn(draw: Callable[..., Topology], *, every: int, rounds: int, seed: int
 
 
 def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
-    """Every node tells one other node a round, drawn anew each round: n links, not n^2.
+    """Every node sends to one other node a round, drawn anew each round: n links, not n^2.
 
     The other is any of the n nodes, or a neighbour in a fixed graph. What reaches a node in one
     round lies in its slots in a random order of arrival. All rounds are drawn beforehand.
@@ -212,7 +199,7 @@ def _symmetric(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
 def metropolis(topology: Topology) -> Topology:
     """The same links with weights 1 / (1 + the larger degree of the two ends); 1 / n for a server.
 
-    What they lack to 1 stays with the node, so that the mixing matrix is doubly stochastic and the
+    The rest to 1 stays with the node, so that the mixing matrix is doubly stochastic and the
     limit weighs every node alike. Xiao, Boyd and Lall (2005). Needs links in both directions.
 
     >>> from peerwise.topology import chain

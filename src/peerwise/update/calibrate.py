@@ -13,8 +13,6 @@ import jax.numpy as jnp
 from peerwise.core import Array, Shard, Tree
 from peerwise.models.family import Model, log_posterior, moved
 
-__all__ = ["calibrate", "correction", "soft_error"]
-
 
 @cache
 def calibrate(model: Model, iterations: int = 1) -> Callable[[Tree, Shard], tuple[Tree, Array]]:
@@ -45,7 +43,7 @@ def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Arra
     gradient of that sum in theta.
     """
 
-    def found(s: Tree, shard: Shard) -> tuple[Array, Array, Array]:
+    def step(s: Tree, shard: Shard) -> tuple[Array, Array, Array]:
         phi = model.features(shard.x)
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
         weight = shard.weight.astype(phi.dtype)[None]
@@ -59,11 +57,11 @@ def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Arra
         change = (target - jnp.exp(log_prob)) * weight
         return jnp.matmul(change, phi, precision="highest"), loss, theta.guards
 
-    return found
+    return step
 
 
 def _posterior(model: Model, s: Tree, x: Array, phi: Array) -> tuple[Array, Array]:
-    """p(y | x) [m, c] and the guards of theta, with phi(x) at hand."""
+    """p(y | x) [m, c] and the guards of theta, given phi(x)."""
     theta = model.theta(s)
     if not model.linear:
         return jnp.exp(log_posterior(model, s, x)), theta.guards

@@ -10,8 +10,6 @@ from peerwise.core import Array, Batched, Shard
 from peerwise.update.objective import MeanLoss
 from peerwise.update.training import Best, Trained
 
-__all__ = ["early_stopping"]
-
 
 def _held_out(shard: Shard, share: float) -> Array:
     """Which rows are for validation: spread evenly over the shard."""
@@ -35,26 +33,23 @@ def early_stopping(train: Batched, loss: MeanLoss, share: float, patience: int) 
         return now._replace(stopping=Best(now.weights, *none))
 
     def draw(now: Trained, e: Array, shard: Shard) -> Array:
-        assert now.stopping is not None
         goes_on = now.stopping.waited < patience
         return jnp.where(goes_on, train.draw(now, e, others(shard)), shard.weight.shape[0])
 
     def after(now: Trained, shard: Shard) -> Trained:
-        assert now.stopping is not None
         best, least, waited = now.stopping
         watched = shard._replace(weight=jnp.where(_held_out(shard, share), shard.weight, 0))
         seen = loss(now.weights, watched, None).astype(jnp.float32)
         # without rows to validate on, the newest weights are the best
         none = ~(watched.weight.sum() > 0)
         better = (seen < least) | none
-        total = now.total + jnp.where(none | jnp.isfinite(seen), 0, jnp.nan)  # a loss like others
+        total = now.total + jnp.where(none | jnp.isfinite(seen), 0, jnp.nan)  # it broke down
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
         waited = jnp.where(better, 0, waited + 1)
         stopping = Best(best, jnp.where(better, seen, least), waited)
         return now._replace(stopping=stopping, total=total)
 
     def end(now: Trained) -> Trained:
-        assert now.stopping is not None
         return train.end(now._replace(weights=now.stopping.weights))
 
     return replace(train, begin=begin, draw=draw, end=end, after=after)

@@ -17,8 +17,6 @@ from peerwise.core import Array, Shard, Tree
 from peerwise.errors import BadData, BadSetting
 from peerwise.models.family import Model, log_joint, soft_statistics, statistics
 
-__all__ = ["Expectation", "em", "expected"]
-
 
 class Expectation(NamedTuple):
     """What EM ends with."""
@@ -65,8 +63,8 @@ def _compiled(model: Model) -> Any:
 
         def iterate(carry: Any) -> Any:
             s, trace, t = carry
-            found, evidence = step(s, shard)
-            return jax.tree.map(jnp.add, found, prior), trace.at[t].set(evidence), t + 1
+            sums, evidence = step(s, shard)
+            return jax.tree.map(jnp.add, sums, prior), trace.at[t].set(evidence), t + 1
 
         return jax.lax.while_loop(go_on, iterate, (start, trace, jnp.zeros((), jnp.int32)))
 

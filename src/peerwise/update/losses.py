@@ -1,4 +1,4 @@
-"""What local training makes small: losses of logits and labels, one number a row."""
+"""What local training minimises: losses of logits and labels, one number a row."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,12 +12,8 @@ from peerwise.core import Array
 from peerwise.declare import Named, declares
 from peerwise.errors import BadSetting
 
-__all__ = [
-    "Loss", "LossOption", "cross_entropy", "linear_teacher", "soft_labels", "virtual_teacher",
-]  # fmt: skip
-
 Loss: TypeAlias = Callable[[Array, Array], Array]  # logits [m, c], labels [m] -> [m]
-LossOption: TypeAlias = Annotated[Any, Named("loss"), "what training makes small"]
+LossOption: TypeAlias = Annotated[Any, Named("loss"), "what training minimises"]
 Beta: TypeAlias = Annotated[float, Gt(0), Le(1), "how sure the teacher is of the label"]
 
 
@@ -34,7 +30,7 @@ def cross_entropy() -> Loss:
 
 
 def soft_labels(y: Array, classes: int, beta: float, dtype: Array = jnp.float32) -> Array:
-    """What the virtual teacher says [m, c]: beta for the label, the rest alike for the others."""
+    """The virtual teacher's labels [m, c]: beta for the label, the rest shared by the others."""
     hot = jax.nn.one_hot(y, classes, dtype=dtype)
     return hot * beta + (1 - hot) * ((1 - beta) / (classes - 1))
 
@@ -57,9 +53,9 @@ def virtual_teacher(classes: int, *, beta: Beta = 0.99) -> Loss:
     _check(beta, classes)
 
     def loss(logits: Array, y: Array) -> Array:
-        told = soft_labels(y, classes, beta, logits.dtype)
-        known = jnp.where(told > 0, told * jnp.log(jnp.where(told > 0, told, 1)), 0)
-        return (known - told * jax.nn.log_softmax(logits)).sum(1)
+        labels = soft_labels(y, classes, beta, logits.dtype)
+        known = jnp.where(labels > 0, labels * jnp.log(jnp.where(labels > 0, labels, 1)), 0)
+        return (known - labels * jax.nn.log_softmax(logits)).sum(1)
 
     return loss
 
@@ -67,7 +63,7 @@ def virtual_teacher(classes: int, *, beta: Beta = 0.99) -> Loss:
 @declares("loss")
 @cache
 def linear_teacher(classes: int, *, beta: Beta = 0.99) -> Loss:
-    """-sum of teacher x p: what a KL loss becomes that is fed probabilities for their logarithms.
+    """-sum of teacher x p: a KL loss that is given probabilities for their logarithms.
 
     An ablation: a public implementation of the virtual teacher does so. Its gradients are bounded.
     """

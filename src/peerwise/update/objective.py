@@ -1,42 +1,29 @@
-"""What local training makes small: the mean loss of a batch, at risk or with a penalty."""
+"""What local training minimises: a mean loss, its risk, or the loss with a penalty."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Shard, Tree
+from peerwise.core import Array, Batched, Shard, Tree
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss
 from peerwise.update.risk import Risk
 
-__all__ = ["MeanLoss", "Objective", "Penalty", "at_risk", "mean_loss", "penalised"]
-
 Penalty: TypeAlias = Callable[[Tree, Tree | None], Array]  # weights, anchor -> what is added
 MeanLoss: TypeAlias = Callable[[Tree, Shard, Array | None], Array]  # weights, rows, key -> scalar
 
-
-def _nothing(weights: Tree, shard: Shard) -> Tree:
-    return None
-
-
-def _loss_alone(loss: Array, weights: Tree, prior: Tree) -> Array:
-    return loss
+ROWS, MOST = 64, 256  # at a time, of all rows and of a limited number of them
 
 
 class Objective(NamedTuple):
-    """What local training makes small; by default the mean loss itself."""
+    """What local training minimises; by default the mean loss itself."""
 
     loss: MeanLoss
-    prior: Callable[[Tree, Shard], Tree] = _nothing  # first weights of a round, shard -> prior
-    total: Callable[[Array, Tree, Tree], Array] = _loss_alone  # loss, weights, prior -> objective
-
-    def value(
-        self, weights: Tree, rows: Shard, key: Array | None, prior: Tree
-    ) -> tuple[Array, Array]:
-        """The objective and the mean loss of some rows."""
-        loss = self.loss(weights, rows, key)
-        return self.total(loss, weights, prior), loss
+    total: Callable[[Array, Tree, Tree], Array] = lambda loss, weights, prior: loss
+    # the weights with which a round's training begins, shard -> prior
+    prior: Callable[[Tree, Shard], Tree] = lambda weights, shard: None
 
 
 def mean_loss(net: Net, loss: Loss) -> MeanLoss:
@@ -59,7 +46,7 @@ def at_risk(mean: MeanLoss, risk: Risk) -> Objective:
     def total(loss: Array, weights: Tree, prior: Tree) -> Array:
         return risk(weights["t"], loss)
 
-    return Objective(loss, total=total)
+    return Objective(loss, total)
 
 
 def penalised(mean: MeanLoss, penalty: Penalty, anchored: bool) -> Objective:
@@ -76,4 +63,42 @@ def penalised(mean: MeanLoss, penalty: Penalty, anchored: bool) -> Objective:
         rows, anchor = prior
         return loss + penalty(weights, anchor) / rows.astype(loss.dtype)
 
-    return Objective(mean, prior, total)
+    return Objective(mean, total, prior)
+
+
+def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
+    """weights, turn, whether, shard -> the gradient of the mean loss over its rows, dropout off.
+
+    `rows`: the most rows used, evenly spaced, different ones in every turn. Zeros if not `whether`.
+    """
+    mean = mean_loss(net, loss)
+    size = ROWS if rows is None else min(MOST, rows)
+
+    def begin(weights: Tree, turn: Array, whether: Array, shard: Shard) -> Any:
+        zero = jnp.zeros((), shard.weight.dtype)
+        return weights, turn, whether, jax.tree.map(jnp.zeros_like, weights), zero
+
+    def taken(m: int) -> int:
+        return m if rows is None else min(rows, m)
+
+    def draw(now: Any, e: Array, shard: Shard) -> Array:
+        m = shard.weight.shape[0]
+        i, real = jnp.arange(taken(m)), (shard.weight > 0).sum()
+        many = jnp.minimum(real, taken(m))
+        # real rows come first in a shard
+        place = jnp.where(i < many, (now[1] + i * real // jnp.maximum(many, 1)) % real, m)
+        return jnp.pad(place, (0, -taken(m) % size), constant_values=m).astype(jnp.int32)
+
+    def step(now: Any, batch: Shard) -> Any:
+        weights, turn, whether, total, count = now
+        slope = jax.grad(mean)(weights, batch, None)
+        here = batch.weight.sum()
+        total = jax.tree.map(lambda s, g: s + here.astype(g.dtype) * g, total, slope)
+        return weights, turn, whether, total, count + here
+
+    def end(now: Any) -> Tree:
+        _, _, whether, total, count = now
+        share = jnp.where(whether & (count > 0), 1 / jnp.maximum(count, 1e-30), 0)
+        return jax.tree.map(lambda s: jnp.where(whether, s * share.astype(s.dtype), 0), total)
+
+    return Batched(begin, draw, step, end, lambda m: -(-taken(m) // size), size)

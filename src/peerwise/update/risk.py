@@ -14,13 +14,11 @@ import numpy as np
 from peerwise.core import Array
 from peerwise.errors import BadSetting
 
-__all__ = ["Risk", "check_alpha", "cvar", "tail"]
-
-Risk: TypeAlias = Callable[[Array, Array], Array]  # t, loss -> what is made small
+Risk: TypeAlias = Callable[[Array, Array], Array]  # t, loss -> what is minimised
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse a share of worst cases that is none."""
+    """Require 0 < alpha <= 1."""
     if not 0 < alpha <= 1:
         raise BadSetting(
             f"alpha, the share of worst cases, must be above 0 and at most 1, got {alpha}"

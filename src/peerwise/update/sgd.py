@@ -6,7 +6,7 @@ changes nothing. Batches beyond a node's own rows cost time but no step.
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,11 @@ import optax
 from peerwise.core import Array, Batched, Shard, Tree
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.nets.net import Net
-from peerwise.update.batches import by_epochs, by_steps
 from peerwise.update.early_stopping import early_stopping
 from peerwise.update.losses import Loss
 from peerwise.update.objective import Objective, Penalty, at_risk, mean_loss, penalised
 from peerwise.update.risk import Risk
 from peerwise.update.training import Trained, Training, check_training, epochs_range
-
-__all__ = ["OPTIMISERS", "Trainer", "trainer"]
 
 # name -> (learning rate, momentum) -> what optax steps by
 OPTIMISERS: dict[str, Callable[[float, float], optax.GradientTransformation]] = {
@@ -57,7 +54,7 @@ def trainer(
 
     A `penalty` of the weights, such as the divergence of a posterior from its prior, counts once
     for all rows of the node. `anchored`: it is measured from the weights with which a round's
-    training begins, what was combined, and not from nowhere.
+    training begins, those that were combined.
     """
     check_training(training)
     if risk is not None and penalty is not None:
@@ -66,15 +63,28 @@ def trainer(
     objective = Objective(mean_loss(net, loss))
     if risk is not None:
         objective = at_risk(objective.loss, risk)
-        optimiser = _with_threshold(optimiser, training.lr if lr_t is None else lr_t)
+        descent = optax.sgd(training.lr if lr_t is None else lr_t)
+        optimiser = optax.partition({"net": optimiser, "t": descent}, {"net": "net", "t": "t"})
     elif penalty is not None:
         objective = penalised(objective.loss, penalty, anchored)
-    train = _batched(
-        training, partial(_begin, objective), partial(_step, net, objective, optimiser)
+    low, high = epochs_range(training)
+    batch, steps = training.batch, training.steps
+    train = Batched(
+        begin=partial(_begin, objective),
+        draw=partial(_by_epochs, batch) if steps is None else partial(_by_steps, batch, steps),
+        step=partial(_step, net, objective, optimiser),
+        end=lambda now: now,
+        batches=lambda m: -(-m // batch) if steps is None else steps,
+        batch=batch,
+        passes=high,
     )
     if training.validation:
         train = early_stopping(train, objective.loss, training.validation, training.patience)
-    return Trainer(optimiser.init, partial(_own_epochs, *epochs_range(training)), train)
+
+    def own_epochs(key: Array) -> Array:
+        return jax.random.randint(key, (), low, high + 1, jnp.int32)
+
+    return Trainer(optimiser.init, own_epochs, train)
 
 
 def _optimiser(training: Training) -> optax.GradientTransformation:
@@ -83,28 +93,6 @@ def _optimiser(training: Training) -> optax.GradientTransformation:
     decay = training.weight_decay
     parts = [optax.add_decayed_weights(decay)] if decay else []
     return optax.chain(*parts, OPTIMISERS[training.optimiser](training.lr, training.momentum))
-
-
-def _with_threshold(
-    optimiser: optax.GradientTransformation, lr_t: float
-) -> optax.GradientTransformation:
-    """Weights by the optimiser, the threshold by plain descent."""
-    return optax.partition({"net": optimiser, "t": optax.sgd(lr_t)}, {"net": "net", "t": "t"})
-
-
-def _batched(
-    training: Training, begin: Callable[..., Trained], step: Callable[[Trained, Shard], Trained]
-) -> Batched:
-    batch, steps = training.batch, training.steps
-    if steps is None:
-        _, most = epochs_range(training)
-        draw = partial(by_epochs, batch)
-        return Batched(begin, draw, step, _end, lambda m: -(-m // batch), batch, most)
-    return Batched(begin, partial(by_steps, batch, steps), step, _end, lambda m: steps, batch)
-
-
-def _own_epochs(low: int, high: int, key: Array) -> Array:
-    return jax.random.randint(key, (), low, high + 1, jnp.int32)
 
 
 def _begin(
@@ -133,17 +121,15 @@ def _varied(net: Net, now: Trained, rows: Shard) -> tuple[Shard, Array | None]:
     return rows, key
 
 
-def _step(
-    net: Net,
-    objective: Objective,
-    optimiser: optax.GradientTransformation,
-    now: Trained,
-    rows: Shard,
-) -> Trained:
-    """One batch; a batch of nothing changes nothing."""
+def _step(net: Net, objective: Objective, optimiser: Any, now: Trained, rows: Shard) -> Trained:
+    """The training after one batch; a batch of nothing changes nothing."""
     rows, key = _varied(net, now, rows)
-    slope_of = jax.value_and_grad(objective.value, has_aux=True)
-    (_, loss), slope = slope_of(now.weights, rows, key, now.prior)
+
+    def goal(weights: Tree) -> tuple[Array, Array]:
+        loss = objective.loss(weights, rows, key)
+        return objective.total(loss, weights, now.prior), loss
+
+    (_, loss), slope = jax.value_and_grad(goal, has_aux=True)(now.weights)
     move, state = optimiser.update(slope, now.optimiser, now.weights)
     count = rows.weight.astype(jnp.float32).sum()
     go = count > 0
@@ -161,5 +147,31 @@ def _step(
     )
 
 
-def _end(now: Trained) -> Trained:
-    return now
+def _by_epochs(batch: int, now: Trained, e: Array, shard: Shard) -> Array:
+    """The rows of epoch e: real ones first, in random order; none if the node has done its epochs.
+
+    The place past the last row means no row and fills up a whole number of batches.
+    """
+    m = shard.weight.shape[0]
+    # Drawn in float32 whatever the precision, so that it does not change the order.
+    key = jax.random.fold_in(jax.random.wrap_key_data(now.key), e)
+    draw = jax.random.uniform(key, (m,), jnp.float32)
+    used = shard.weight.astype(jnp.float32) > 0
+    order = jnp.argsort(jnp.where(used, draw, 2.0)).astype(jnp.int32)
+    order = jnp.where((e < now.epochs) & (jnp.arange(m) < used.sum()), order, m)
+    return jnp.pad(order, (0, -m % batch), constant_values=m)
+
+
+def _by_steps(batch: int, steps: int, now: Trained, e: Array, shard: Shard) -> Array:
+    """The rows of `steps` batches drawn with replacement."""
+    m = shard.weight.shape[0]
+    place_of = jnp.argsort(shard.weight <= 0).astype(jnp.int32)  # real rows first
+    real = (shard.weight > 0).sum()
+
+    def one(i: Array) -> Array:
+        key = jax.random.fold_in(jax.random.wrap_key_data(now.key), i)
+        draw = jax.random.uniform(key, (batch,), jnp.float32)
+        place = place_of[jnp.minimum((draw * real).astype(jnp.int32), jnp.maximum(real - 1, 0))]
+        return jnp.where(real > 0, place, m)
+
+    return jax.vmap(one)(jnp.arange(steps)).reshape(-1)

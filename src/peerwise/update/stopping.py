@@ -11,8 +11,6 @@ from peerwise.core import Array, Shard, Tree
 from peerwise.models.family import Model
 from peerwise.update.calibrate import calibrate, soft_error
 
-__all__ = ["Calibration", "calibrated"]
-
 
 class Calibration(NamedTuple):
     """What calibration ends with."""

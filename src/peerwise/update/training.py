@@ -1,4 +1,4 @@
-"""The options of local training, and where a node's training is."""
+"""The options of local training, and the state of a node's training."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
@@ -8,8 +8,6 @@ from annotated_types import Ge, Gt, Lt
 
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting, UnknownName
-
-__all__ = ["Best", "Trained", "Training", "check_training", "epochs_range", "training_of"]
 
 
 class Training(NamedTuple):
@@ -32,12 +30,8 @@ class Training(NamedTuple):
     optimiser: Annotated[Literal["sgd", "adam"], "what turns gradients into steps"] = "sgd"
     momentum: Annotated[float, Ge(0), Lt(1), "momentum of sgd"] = 0.5
     weight_decay: Annotated[float, Ge(0), "share of the weights added to their gradient"] = 0.0
-    validation: Annotated[
-        float, Ge(0), Lt(1), "share of a node's rows kept to stop training early"
-    ] = 0.0
-    patience: Annotated[
-        int, Ge(1), "epochs without a lower validation loss before a node stops"
-    ] = 1
+    validation: Annotated[float, Ge(0), Lt(1), "share of rows kept to stop early"] = 0.0
+    patience: Annotated[int, Ge(1), "epochs without a lower loss on them before it stops"] = 1
     keep: Annotated[
         bool, "the optimiser's state survives from round to round instead of starting anew"
     ] = False
@@ -52,7 +46,7 @@ class Best(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """Where a node's training is, and the result in the end."""
+    """The state of a node's training, and the result in the end."""
 
     weights: Tree
     optimiser: Tree
@@ -61,7 +55,7 @@ class Trained(NamedTuple):
     rows: Array  # how many
     steps: Array  # how many changed anything
     epochs: Array  # how many this node does
-    stopping: Best | None
+    stopping: Any  # None, or the `Best` so far
     prior: Tree  # what the objective needs from the beginning of the round
     kept: Tree  # what the caller carries along
 

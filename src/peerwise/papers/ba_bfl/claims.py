@@ -7,8 +7,6 @@ import numpy as np
 
 from peerwise.study.results import Claim, Record
 
-__all__ = ["claims"]
-
 LIKE = 0.02  # accuracies and calibration errors that differ by no more count as alike
 LAYERS = (1, 2, 3)
 LONGER = "five times as much training (50 rounds of 10 epochs at full size)"
@@ -18,21 +16,21 @@ _Cells: TypeAlias = dict[int, dict[str, float]]  # Bayesian layers -> rule -> va
 
 def _cells(records: list[Record], metric: str, dataset: str) -> _Cells:
     """A metric by layers and rule, from whichever of the given records has it."""
-    found: _Cells = {}
+    cells: _Cells = {}
     for r in records:
-        mine = r.metric == metric and r.dataset == dataset and "layers" in r.setting
-        if mine and r.value is not None:
-            found.setdefault(r.setting["layers"], {})[r.setting["rule"]] = r.value
-    return found
+        wanted = r.metric == metric and r.dataset == dataset and "layers" in r.setting
+        if wanted and r.value is not None:
+            cells.setdefault(r.setting["layers"], {})[r.setting["rule"]] = r.value
+    return cells
 
 
 def claims(records: list[Record]) -> list[Claim]:
-    """The paper's claims, each held or not with the numbers; one not measured is left out."""
-    made: list[Claim] = []
+    """The paper's claims, each marked held or not; one that was not measured is left out."""
+    claimed: list[Claim] = []
     toy = [r for r in records if r.item == "figure-1" and r.paper_value is not None]
     if toy:
         apart = max(abs((r.value or 0) - (r.paper_value or 0)) for r in toy)
-        made.append(
+        claimed.append(
             Claim(
                 name="figure-1",
                 claim="figure 1: barycenters of N(0, 1) and N(2, 1/4)",
@@ -48,28 +46,28 @@ def claims(records: list[Record]) -> list[Claim]:
     for name in dict.fromkeys(r.dataset for r in paper if "layers" in r.setting):
         accuracy, ece = (_cells(paper, m, name) for m in ("accuracy", "ece_fine"))
         if _whole(accuracy) and _whole(ece):
-            made.append(_alike(name, accuracy, ece))
-        made += _by_layers(paper, name)
+            claimed.append(_alike(name, accuracy, ece))
+        claimed += _by_layers(paper, name)
         seconds = _cells(paper, "seconds_a_round", name)
         if _whole(seconds):
-            made.append(_costs(name, seconds))
+            claimed.append(_costs(name, seconds))
     for name in dict.fromkeys(r.dataset for r in longer):
-        made += [_as_longer(claim) for claim in _by_layers(longer, name)]
-    return made
+        claimed += [_as_longer(claim) for claim in _by_layers(longer, name)]
+    return claimed
 
 
 def _by_layers(records: list[Record], name: str) -> list[Claim]:
     """What is claimed of the number of layers, and so of any of the rules."""
-    made = []
+    claimed = []
     accuracy, ece, nll = (_cells(records, m, name) for m in ("accuracy", "ece_fine", "nll"))
     worst = _cells(records, "local_worst", name)
     if _whole(accuracy) and _whole(ece) and _whole(nll):
-        made.append(_better(name, accuracy, ece, nll))
+        claimed.append(_better(name, accuracy, ece, nll))
     if _whole(ece) and _whole(nll):
-        made.append(_falls(name, ece, nll))
+        claimed.append(_falls(name, ece, nll))
     if _whole(worst):
-        made.append(_fair(name, worst))
-    return made
+        claimed.append(_fair(name, worst))
+    return claimed
 
 
 def _as_longer(claim: Claim) -> Claim:

@@ -1,6 +1,6 @@
 """Figures of the BA-BFL experiments: the paper's, and barycenters over graphs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,14 +8,11 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from peerwise.papers.ba_bfl.items import TOY
-from peerwise.study.results import Record
+from peerwise.papers.items import Arrays
 from peerwise.report.axes import legend_below
 from peerwise.report.figures import panels
-from peerwise.papers.task_items import half_width
-
-__all__ = ["DRAW", "GRAPHS", "MEASURES", "NAMES", "SETS", "allocation"]
-
-Arrays = dict[str, np.ndarray]
+from peerwise.report.grid import half_width
+from peerwise.study.results import Record
 
 # Data sets as people write them.
 SETS = {
@@ -78,17 +75,17 @@ COLOURS = {
 }
 
 
-def _toy(records: Sequence[Record]) -> Figure:
+def toy(records: Sequence[Record]) -> Figure:
     """Figure 1: the densities of the two Gaussians and of their barycenters."""
     figure, (axis,) = panels(1, width=10.0, height=4.4, layout="constrained")
     x = np.linspace(-3.5, 5.5, 600)
     for mean, variance in zip(*TOY[:2], strict=True):
         axis.fill_between(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.85", lw=0)
         axis.plot(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.6", lw=1)
-    found: dict[str, dict[str, float]] = {}
+    by: dict[str, dict[str, float]] = {}
     for r in records:
-        found.setdefault(r.setting["rule"], {})[r.metric] = r.value or 0.0
-    for rule, at in found.items():
+        by.setdefault(r.setting["rule"], {})[r.metric] = r.value or 0.0
+    for rule, at in by.items():
         label = f"{NAMES[rule]}: mean {at['mean']:.2g}, variance {at['variance']:.4g}"
         broken = "--" if "(ours)" in NAMES[rule] else "-"
         density = norm.pdf(x, at["mean"], np.sqrt(at["variance"]))
@@ -104,8 +101,8 @@ def _toy(records: Sequence[Record]) -> Figure:
 def allocation(tasks: dict[str, Arrays]) -> Figure:
     """Figure 2: rows of each class at each node."""
     figure, axes = panels(len(tasks), width=4.0, height=3.4, layout="constrained")
-    for axis, (name, found) in zip(axes, tasks.items(), strict=False):
-        drawn = axis.imshow(found["counts"].T, cmap="viridis", aspect="auto")
+    for axis, (name, by) in zip(axes, tasks.items(), strict=False):
+        drawn = axis.imshow(by["counts"].T, cmap="viridis", aspect="auto")
         axis.set_xlabel("node")
         axis.set_ylabel("class")
         axis.set_title(SETS[name], fontsize=10)
@@ -143,14 +140,14 @@ def _grid(records: Sequence[Record]) -> tuple[Figure, dict[tuple[str, str], Any]
     return figure, axis_of
 
 
-def _by_layers(records: Sequence[Record], title: str = "") -> Figure:
+def by_layers(records: Sequence[Record], title: str = "") -> Figure:
     """A measure against the number of Bayesian layers, a panel for each set and measure."""
     figure, axis_of = _grid(records)
     for (dataset, metric), axis in axis_of.items():
-        mine = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
-        for rule in dict.fromkeys(r.setting["rule"] for r in mine):
+        here = [r for r in records if (r.dataset, r.metric) == (dataset, metric)]
+        for rule in dict.fromkeys(r.setting["rule"] for r in here):
             points = sorted(
-                (r.setting["layers"], r.value, _half(r)) for r in mine if r.setting["rule"] == rule
+                (r.setting["layers"], r.value, _half(r)) for r in here if r.setting["rule"] == rule
             )
             at, middle, half = (np.array(a, float) for a in zip(*points, strict=True))
             style: dict[str, Any] = {"color": COLOURS[rule], "label": NAMES[rule]}
@@ -170,17 +167,18 @@ def _by_layers(records: Sequence[Record], title: str = "") -> Figure:
     return figure
 
 
-def _paces(records: Sequence[Record]) -> Figure:
-    return _by_layers(records, "Seconds of a round, median of three times")
+def paces(records: Sequence[Record]) -> Figure:
+    """Seconds of a round by the number of Bayesian layers."""
+    return by_layers(records, "Seconds of a round, median of three times")
 
 
-def _longer(records: Sequence[Record]) -> Figure:
+def longer(records: Sequence[Record]) -> Figure:
     """What the claims are about; the table has the rest."""
     shown = [r for r in records if r.metric in ("accuracy", "ece_fine", "nll")]
-    return _by_layers(shown, f"Five times as much training as in table 1; {_bars(shown)}")
+    return by_layers(shown, f"Five times as much training as in table 1; {_bars(shown)}")
 
 
-def _graphs(records: Sequence[Record]) -> Figure:
+def graphs(records: Sequence[Record]) -> Figure:
     """Calibration and accuracy of neighbourhoods' barycenters, from sparse to dense graphs."""
     measures = list(dict.fromkeys(r.metric for r in records))
     figure, axes = panels(len(measures), width=4.2, height=3.4, most=2, layout="constrained")
@@ -191,14 +189,14 @@ def _graphs(records: Sequence[Record]) -> Figure:
     names = [GRAPHS[g].replace(", ", "\n") + ("" if q == 1 else f"\nq = {q:g}") for g, q in places]
     for axis, metric in zip(axes, measures, strict=False):
         for variant in dict.fromkeys(r.setting["variant"] for r in records):
-            found = {
+            by = {
                 (r.setting["graph"], r.setting["q"]): r
                 for r in records
                 if r.metric == metric and r.setting["variant"] == variant
             }
-            at = [i for i, place in enumerate(places) if place in found]
-            middle = [found[places[i]].value for i in at]
-            half = [_half(found[places[i]]) for i in at]
+            at = [i for i, place in enumerate(places) if place in by]
+            middle = [by[places[i]].value for i in at]
+            half = [_half(by[places[i]]) for i in at]
             style: dict[str, Any] = {"color": COLOURS[variant], "label": NAMES[variant]}
             axis.errorbar(
                 at, middle, half, marker="o", ms=4, capsize=2, lw=0, elinewidth=1, **style
@@ -213,15 +211,3 @@ def _graphs(records: Sequence[Record]) -> Figure:
         fontsize=11,
     )
     return figure
-
-
-# How each item is drawn from its records.
-DRAW: dict[str, Callable[[Sequence[Record]], Figure]] = {
-    "figure-1": _toy,
-    "table-1": _by_layers,
-    "figure-3": _by_layers,
-    "figure-4": _paces,
-    "figure-5": _by_layers,
-    "longer": _longer,
-    "graph": _graphs,
-}

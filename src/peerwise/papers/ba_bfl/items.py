@@ -7,21 +7,20 @@ of table 1: what is compared are the paper's claims. Our own: the paper's start 
 training, and the same barycenters over the neighbourhoods of graphs and links that lose messages.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from peerwise import metrics
-from peerwise.combine.barycenter import BARYCENTERS, barycenter_of
-from peerwise.papers.ba_bfl.claims import claims
-from peerwise.papers.items import Figure, TaskPaper, at_hand
-from peerwise.study.results import Record
+from peerwise.papers.items import (
+    Description,
+    Scale,
+    TaskItem,
+    TaskPaper,
+    Tasks,
+    at_hand,
+    merged,
+)
 from peerwise.study.tasks import Task
 
-__all__ = ["ITEMS", "LAYERS", "PAPER", "RULES", "TOY", "datasets"]
-
-Arrays = dict[str, np.ndarray]
 SETS = ("fashion_mnist", "cifar10", "svhn_derived_20k")  # the last is a subset of SVHN
 # The paper's rules.
 RULES = ("aalv", "eaa", "gaa", "rkl", "w2")
@@ -29,257 +28,201 @@ RULES = ("aalv", "eaa", "gaa", "rkl", "w2")
 LAYERS = (1, 2, 3)
 TOY = ((0.0, 2.0), (1.0, 0.25), (0.5, 0.5))  # means, variances and weights of figure 1
 # Networks of our own item, from sparse to dense, and rules on them.
-DENSITY = ("tree", "ring", "er-0.3", "er-0.5", "complete")
+GRAPHS: dict[str, Description] = {
+    "tree": {"topology": "random_tree"},
+    "ring": {"topology": "ring"},
+    "er-0.3": {"topology": "erdos_renyi", "p": 0.3},
+    "er-0.5": {"topology": "erdos_renyi", "p": 0.5},
+    "complete": {"topology": "complete"},
+}
 ON_GRAPHS = {"rkl 2": ("rkl", 2), "w2 2": ("w2", 2), "decavg": ("rkl", 0)}
-FIGURE_1 = {"eaa": (1, 0.625), "gaa": (1, 0.3125), "aalv": (1, 0.5), "rkl": (1.6, 0.4),
-            "w2": (1, 0.5625)}  # fmt: skip
 
 # The paper: 50 rounds of 50 epochs.
-FULL: dict[str, Any] = {"net": "lenet", "rounds": 20, "epochs": 5, "replicas": 2, "every": 5}
-QUICK: dict[str, Any] = {"net": "mlp_200", "rounds": 8, "epochs": 2, "replicas": 1, "every": 4,
-                         "rows": 4000, "test_rows": 1000, "lr": 0.05}  # fmt: skip
+FULL: Description = {
+    "net": {"name": "lenet"}, "method": {"epochs": 5},
+    "run": {"rounds": 20, "record": 5, "repetitions": 2},
+}  # fmt: skip
+QUICK: Description = {
+    "net": {"name": "mlp_200"}, "method": {"epochs": 2, "lr": 0.05},
+    "split": {"train_rows": 4000, "test_rows": 1000},
+    "run": {"rounds": 8, "record": 4, "repetitions": 1},
+}  # fmt: skip
 # Five times as many epochs in all, at either scale.
-LONGER: dict[str, Any] = {"rounds": 50, "epochs": 10, "every": 25}
-LONGER_QUICK: dict[str, Any] = {"rounds": 20, "epochs": 4, "every": 10}
+LONGER: Description = {"method": {"epochs": 10}, "run": {"rounds": 50, "record": 25}}
+LONGER_QUICK: Description = {"method": {"epochs": 4}, "run": {"rounds": 20, "record": 10}}
 LONGER_RULES = ("rkl", "w2")
 MOVED = ("cifar10",)  # sets whose images are moved and mirrored in training
-QUICK_SETS = 1  # so many sets in a quick run
 QUICK_RULES = ("rkl", "w2", "gaa")
 TIMED_RULE = "rkl"  # of figure 4
+_OWN = "peerwise.papers.ba_bfl.runs:"
+MEASURED: list[Any] = ["calibration", f"{_OWN}fine_calibration", f"{_OWN}own_rows"]
+OUTSIDE = {"fashion_mnist": "mnist"}  # a set of images of the same shape that are strange to it
 
 
-def _work(name: str, **arguments: Any) -> Task:
-    return Task(f"peerwise.papers.ba_bfl.runs:{name}", arguments)
+def _work(name: str, description: Description) -> Task:
+    return Task(f"peerwise.papers.ba_bfl.runs:{name}", {"description": description})
 
 
-def _learn(name: str, rule: str, layers: int, quick: bool, runs: int | None, **more: Any) -> Task:
-    told = {**(QUICK if quick else FULL), **more}
-    told["replicas"] = runs or told["replicas"]
-    if name in MOVED:
-        told["moved"] = True
-    return _work("learn", data=name, rule=rule, layers=layers, **told)
-
-
-def _tasks(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    """FedAvg, and every rule with one to three Bayesian layers."""
-    made = {}
-    for name in sets[:QUICK_SETS] if quick else sets:
-        made[f"{name} 0 fedavg"] = _learn(name, "rkl", 0, quick, runs)
-        for n in LAYERS:
-            for rule in QUICK_RULES if quick else RULES:
-                made[f"{name} {n} {rule}"] = _learn(name, rule, n, quick, runs)
-    return made
-
-
-def _tasks_pace(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    """Figure 4: rounds of FedAvg and of one rule by layers, timed with nothing beside them."""
-    scale = QUICK if quick else FULL
-    told = {name: scale[name] for name in ("net", "epochs", "rows") if name in scale}
-    made = {}
-    for name in sets[:QUICK_SETS] if quick else sets:
-        more = told | ({"moved": True} if name in MOVED else {})
-        for n in (0, *LAYERS):
-            called = f"{name} {n} {TIMED_RULE if n else 'fedavg'}"
-            made[called] = _work("pace", data=name, rule=TIMED_RULE, layers=n, **more)
-    return made
-
-
-def _tasks_init(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    """Variances that begin as in the paper's code, under the clamp, beside ours."""
-    if "fashion_mnist" not in sets:
-        return {}
+def _dealt(name: str) -> Description:
+    """A set as the paper deals it, class by class to ten nodes."""
     return {
-        f"fashion_mnist 3 {rule}{' paper init' if paper else ''}": _learn(
-            "fashion_mnist", rule, 3, quick, runs, **({"paper_init": True} if paper else {})
-        )
-        for paper in (False, True)
-        for rule in (QUICK_RULES if quick else RULES)
+        "data": {"source": name, "scale": "unit"},
+        "split": {"partition": "dirichlet_by_class", "nodes": 10, "rows": "all", "test": "own"},
     }
 
 
-def _tasks_longer(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    """As many rounds as the paper has, with a fifth of its epochs, for two of the rules."""
-    told = LONGER_QUICK if quick else LONGER
-    made = {}
-    for name in sets[:QUICK_SETS] if quick else sets:
-        made[f"{name} 0 fedavg"] = _learn(name, "rkl", 0, quick, runs or 1, **told)
+def _described(name: str, rule: str, layers: int, scale: Scale, *more: Description) -> Description:
+    strange = [{"name": f"{_OWN}entropies", "outside": OUTSIDE[name]}] if name in OUTSIDE else []
+    measured = [*MEASURED, *strange]
+    return merged(
+        _dealt(name),
+        {
+            "method": {"name": "ba_bfl", "rule": {"name": "barycenter", "divergence": rule},
+                       "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
+            "network": {"topology": "server", "fixed": True},
+            "run": {"early": True, "stages": ["combine", "adapt"], "metrics": measured},
+        },
+        QUICK if scale.quick else FULL,
+        {"net": {"init": "pytorch", "bayesian_layers": layers, "moved": name in MOVED}},
+        *more,
+    )  # fmt: skip
+
+
+def _learn(name: str, rule: str, layers: int, scale: Scale, *more: Description) -> Task:
+    often = {"run": {"repetitions": scale.repetitions}} if scale.repetitions else {}
+    return _work("learn", _described(name, rule, layers, scale, *more, often))
+
+
+def _some(sets: list[str], scale: Scale) -> list[str]:
+    return sets[:1] if scale.quick else sets
+
+
+def _tasks(sets: list[str], scale: Scale) -> Tasks:
+    """FedAvg, and every rule with one to three Bayesian layers."""
+    return _by_layers(sets, scale, QUICK_RULES if scale.quick else RULES)
+
+
+def _by_layers(sets: list[str], scale: Scale, rules: tuple[str, ...], *more: Description) -> Tasks:
+    tasks = {}
+    for name in _some(sets, scale):
+        tasks[f"{name} 0 fedavg"] = _learn(name, "rkl", 0, scale, *more)
         for n in LAYERS:
-            for rule in LONGER_RULES[:1] if quick else LONGER_RULES:
-                made[f"{name} {n} {rule}"] = _learn(name, rule, n, quick, runs or 1, **told)
-    return made
+            for rule in rules:
+                tasks[f"{name} {n} {rule}"] = _learn(name, rule, n, scale, *more)
+    return tasks
 
 
-def _tasks_graph(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    if "fashion_mnist" not in sets:
-        return {}
-    graphs = DENSITY[1::2] if quick else DENSITY
-    runs = runs or 1
-    made = {
-        f"{graph} 1.0|{name}": _learn("fashion_mnist", rule, n, quick, runs, graph=graph)
-        for graph in graphs
-        for name, (rule, n) in ON_GRAPHS.items()
+def _tasks_pace(sets: list[str], scale: Scale) -> Tasks:
+    """Figure 4: rounds of FedAvg and of one rule by layers, timed with nothing beside them."""
+    once: Description = {"run": {"repetitions": 1, "metrics": []}, "split": {"test_rows": 1}}
+    return {
+        f"{name} {n} {TIMED_RULE if n else 'fedavg'}": _work(
+            "pace", _described(name, TIMED_RULE, n, scale, once)
+        )
+        for name in _some(sets, scale)
+        for n in (0, *LAYERS)
     }
-    lossy = "ring" if quick else "er-0.3"
-    for name, (rule, n) in ON_GRAPHS.items():
-        told = {"graph": lossy, "q": 0.3}
-        made[f"{lossy} 0.3|{name}"] = _learn("fashion_mnist", rule, n, quick, runs, **told)
-    return made
 
 
-def _tasks_split(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
-    told = {"rows": QUICK["rows"]} if quick else {}
-    return {s: _work("allocation", data=s, **told) for s in sets}
+def _tasks_init(sets: list[str], scale: Scale) -> Tasks:
+    """Variances that begin as in the paper's code, under the clamp, beside ours."""
+    name = "fashion_mnist"
+    starts: dict[str, list[Description]] = {"": [], " paper init": [{"net": {"paper_init": True}}]}
+    return {
+        f"{name} 3 {rule}{start}": _learn(name, rule, 3, scale, *more)
+        for start, more in starts.items()
+        for rule in (QUICK_RULES if scale.quick else RULES)
+        if name in sets
+    }
 
 
-def _no_tasks(sets: list[str], quick: bool, runs: int | None) -> dict[str, Task]:
+def _tasks_longer(sets: list[str], scale: Scale) -> Tasks:
+    """As many rounds as the paper has, with a fifth of its epochs, for two of the rules."""
+    rules = LONGER_RULES[:1] if scale.quick else LONGER_RULES
+    once = {"run": {"repetitions": 1}}
+    return _by_layers(sets, scale, rules, LONGER_QUICK if scale.quick else LONGER, once)
+
+
+def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
+    lossy = "ring" if scale.quick else "er-0.3"
+    places = [(graph, 1.0) for graph in (list(GRAPHS)[1::2] if scale.quick else GRAPHS)]
+    tasks = {}
+    for graph, q in [*places, (lossy, 0.3)] if "fashion_mnist" in sets else []:
+        channel: dict[str, Any] = {} if q == 1 else {"channel": "erasure", "q": q}
+        network = {"network": {**GRAPHS[graph], **channel}, "run": {"repetitions": 1}}
+        for name, (rule, n) in ON_GRAPHS.items():
+            tasks[f"{graph} {q}|{name}"] = _learn("fashion_mnist", rule, n, scale, network)
+    return tasks
+
+
+def _tasks_split(sets: list[str], scale: Scale) -> Tasks:
+    size = {"split": QUICK["split"]} if scale.quick else {}
+    return {
+        s: Task("peerwise.papers.learning:deal", {"description": merged(_dealt(s), size)})
+        for s in sets
+    }
+
+
+def _no_tasks(sets: list[str], scale: Scale) -> Tasks:
     return {}
 
 
-def _record(item: str, dataset: str, metric: str, values: Any, **setting: Any) -> Record:
-    values = np.asarray(values, float).ravel()
-    return Record(
-        paper="ba-bfl",
-        item=item,
-        dataset=dataset,
-        setting={"method": "ba_bfl", **setting},
-        metric=metric,
-        value=float(values.mean()) if values.size else None,
-        std=float(values.std(ddof=1)) if values.size > 1 else None,
-        reps=int(values.size),
-    )
-
-
-def _toy(done: dict[str, Arrays]) -> list[Record]:
-    """Figure 1: the barycenters of N(0, 1) and N(2, 1/4), ours and the paper's."""
-    made = []
-    for rule in BARYCENTERS:
-        found = barycenter_of(rule, *TOY)
-        for which, value in zip(("mean", "variance"), found, strict=True):
-            one = _record("figure-1", "toy", which, value, rule=rule)
-            printed = FIGURE_1.get(rule, (None, None))[which == "variance"]
-            made.append(one.model_copy(update={"paper_value": printed}))
-    return made
-
-
-def _splits(done: dict[str, Arrays]) -> list[Record]:
-    made = []
-    for name, arrays in done.items():
-        total = arrays["counts"].sum(1)
-        for of, value in (("least", total.min()), ("most", total.max())):
-            made.append(_record("figure-2", name, "rows", value, of=of))
-    return made
-
-
-def _measures(arrays: Arrays) -> dict[str, np.ndarray]:
-    """Of the last round: the merged models' quality and the local ones' fairness."""
-    last = {
-        name: arrays[name][:, -1].mean(-1)
-        for name in ("accuracy", "ece", "ece_fine", "nll", "brier")
-    }
-    local = metrics.fairness(arrays["local_accuracy"][:, -1], arrays["sizes"])
-    own = metrics.fairness(arrays["own_accuracy"][:, -1], arrays["sizes"])
-    return {
-        **last,
-        **({"ood": arrays["ood"]} if "ood" in arrays else {}),
-        "local_mean": local.mean,
-        "local_worst": local.worst,
-        "own_mean": own.mean,
-        "own_worst": own.worst,
-    }
-
-
-# What each item shows of the runs that it shares with others.
-SHOWN = {
-    "table-1": ("accuracy", "ece_fine", "ece", "nll", "brier", "ood"),
-    "figure-3": ("ece_fine", "nll"),
-    "figure-5": ("local_mean", "local_worst", "own_mean", "own_worst"),
-    "longer": ("accuracy", "ece_fine", "ece", "nll", "brier", "ood", "local_worst", "own_mean"),
-}
-
-
-def _runs(item: str) -> Callable[[dict[str, Arrays]], list[Record]]:
-    def records(done: dict[str, Arrays]) -> list[Record]:
-        made = []
-        for name, arrays in done.items():
-            dataset, n, rule = name.split(" ", 2)
-            found = _measures(arrays)
-            told = {"layers": int(n), "rule": rule}
-            for metric in SHOWN.get(item, SHOWN["table-1"]):
-                if metric in found:
-                    made.append(_record(item, dataset, metric, found[metric], **told))
-        return made
-
-    return records
-
-
-def _paces(done: dict[str, Arrays]) -> list[Record]:
-    made = []
-    for name, arrays in done.items():
-        dataset, n, rule = name.split(" ", 2)
-        told = {"layers": int(n), "rule": rule}
-        seconds = arrays["seconds_a_round"]
-        made.append(_record("figure-4", dataset, "seconds_a_round", seconds, **told))
-    return made
-
-
-def _graphs(done: dict[str, Arrays]) -> list[Record]:
-    made = []
-    for name, arrays in done.items():
-        where, _, variant = name.partition("|")
-        graph, q = where.split()
-        found = _measures(arrays)
-        for metric in ("accuracy", "ece", "nll", "local_worst"):
-            told = {"graph": graph, "q": float(q), "variant": variant}
-            made.append(_record("graph", "fashion_mnist", metric, found[metric], **told))
-    return made
-
+LEGEND = (
+    "means of replicas, ± 95 % interval over three or more; ECE with 15 and with 100 bins; OOD: "
+    "how well entropy tells another set's images"
+)
+PACE = (
+    "median of three times, nothing measured on the way; only meant where nothing else ran on the "
+    "device"
+)
 
 # Every table and figure of the paper, and experiments of our own.
-ITEMS: dict[str, Figure] = {
-    "figure-1": Figure(
-        "Barycenters of two Gaussians", "N(0, 1) and N(2, 1/4), weights 1/2", _no_tasks, _toy,
-        needs_data=False,
+ITEMS: dict[str, TaskItem] = {
+    "figure-1": TaskItem(
+        "Barycenters of two Gaussians", "N(0, 1) and N(2, 1/4), weights 1/2", _no_tasks, "toy",
+        "toy_table", "toy", from_records=True, needs_data=False,
     ),
-    "figure-2": Figure(
-        "Who holds what", "Dirichlet .5 class by class over 10 nodes", _tasks_split, _splits
+    "figure-2": TaskItem(
+        "Who holds what", "Dirichlet .5 class by class over 10 nodes", _tasks_split,
+        "splits", "split_table", "allocation",
     ),
-    "table-1": Figure(
+    "table-1": TaskItem(
         "Accuracy, calibration and uncertainty of the merged model",
         "after the last round, on a server; numbers of the paper's table are not at hand",
         _tasks,
-        _runs("table-1"),
+        "runs", "run_tables", "by_layers", from_records=True, legend=LEGEND,
     ),
-    "figure-3": Figure(
+    "figure-3": TaskItem(
         "Calibration by Bayesian layers", "expected calibration error and log-loss", _tasks,
-        _runs("figure-3"),
+        "runs", "run_tables", "by_layers", from_records=True, legend=LEGEND,
     ),
-    "figure-4": Figure(
+    "figure-4": TaskItem(
         "Cost by Bayesian layers", "seconds of a round of one replica, on a server", _tasks_pace,
-        _paces,
+        "paces", "run_tables", "paces", from_records=True, legend=PACE,
     ),
-    "figure-5": Figure(
+    "figure-5": TaskItem(
         "Fairness by Bayesian layers",
         "local models on all test rows, and the merged model on nodes' own rows: mean and worst",
         _tasks,
-        _runs("figure-5"),
+        "runs", "run_tables", "by_layers", from_records=True, legend=LEGEND,
     ),
-    "init": Figure(
+    "init": TaskItem(
         "How variances begin",
         "our own: log-variances of -6, and of -9 under a clamp at -8 as in the paper's code",
         _tasks_init,
-        _runs("init"),
+        "runs", "run_tables", legend=LEGEND,
     ),
-    "longer": Figure(
+    "longer": TaskItem(
         "Five times as much training",
         "our own: 50 rounds of 10 epochs, one replica, two of the rules",
         _tasks_longer,
-        _runs("longer"),
+        "runs", "run_tables", "longer", from_records=True, legend=LEGEND,
     ),
-    "graph": Figure(
+    "graph": TaskItem(
         "Barycenters over neighbourhoods",
         "our own: Fashion-MNIST, sparse to dense graphs and 70 % loss, beside DecAvg",
         _tasks_graph,
-        _graphs,
+        "graphs", "graph_table", "graphs", from_records=True, legend=LEGEND,
     ),
 }  # fmt: skip
 
@@ -290,4 +233,4 @@ def datasets(chosen: Iterable[str] | None = None) -> list[str]:
 
 
 # What `peerwise reproduce ba-bfl/...` runs.
-PAPER = TaskPaper("ba-bfl", ITEMS, datasets, claims)
+PAPER = TaskPaper("ba-bfl", "peerwise.papers.ba_bfl", ITEMS, datasets)

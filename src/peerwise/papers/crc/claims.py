@@ -8,8 +8,6 @@ import numpy as np
 from peerwise.papers.crc.printed import CLAIMS, TABLES
 from peerwise.study.results import Claim, Record
 
-__all__ = ["check"]
-
 MOST = 0.75  # a claim about "the data sets" is held when it is true of so many of those present
 
 
@@ -21,8 +19,8 @@ class _Numbers(NamedTuple):
 
 
 def _column(records: list[Record], item: str, column: str) -> _Numbers:
-    found = [r for r in records if r.item == item and r.setting.get("column") == column]
-    ours = {r.dataset: r.value for r in found if r.value is not None and r.dataset in TABLES[item]}
+    there = [r for r in records if r.item == item and r.setting.get("column") == column]
+    ours = {r.dataset: r.value for r in there if r.value is not None and r.dataset in TABLES[item]}
     printed = {name: row[column] for name, row in TABLES[item].items()}
     return _Numbers(ours, {name: v for name, v in printed.items() if v is not None})
 
@@ -107,20 +105,19 @@ def _edges_help(records: list[Record]) -> Claim | None:
 
 
 def _drift_closed_by_edges(records: list[Record]) -> Claim | None:
-    said, held, any_there = [], True, False
+    texts, held = [], True
     for item, what in (("table-5", "p(x)"), ("table-6", "p(y)"), ("table-7", "p(x,y)")):
         tree, most = _column(records, item, "tree"), _column(records, item, "+80")
         if not most.ours:
             continue
-        any_there = True
-        said.append(f"{what}: tree {_counts(tree)}, +80 {_counts(most)}")
+        texts.append(f"{what}: tree {_counts(tree)}, +80 {_counts(most)}")
         held &= _below(most.ours, 0.01) > _below(tree.ours, 0.01)
-    if not any_there:
+    if not texts:
         return None
     return _claim(
         "drift_closed_by_edges",
         "under each drift, more sets below 0.01 with 80 edges more than with the tree",
-        "; ".join(said),
+        "; ".join(texts),
         "+80: p(x) 14 (15), p(y) 9 (11), p(x,y) 8 (12) of 16",
         held,
     )
@@ -216,7 +213,7 @@ _CHECKS: tuple[Callable[[list[Record]], Claim | None], ...] = (
 )
 
 
-def check(records: Iterable[Record]) -> list[Claim]:
-    """The claims that the records of a run speak to, each held or not, with the numbers."""
+def claims(records: Iterable[Record]) -> list[Claim]:
+    """The claims that records speak to, each marked held or not, with the numbers behind it."""
     records = list(records)
     return [claim for claim in (one(records) for one in _CHECKS) if claim is not None]

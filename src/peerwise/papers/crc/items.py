@@ -1,56 +1,46 @@
 """The experiments of "Decentralized Federated Learning of Probabilistic Generative Classifiers".
 
-Every table is a list of columns; a column says which setting it runs and what it measures. The
-paper's numbers are in `crc_paper`, its claims in `crc_claims`.
+Every table is a list of columns; a column says which sections differ from the paper's default and
+what is measured. The paper's numbers are in `printed`, its claims in `claims`.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
-
-from peerwise import data, topology
 from peerwise.errors import UnknownName
-from peerwise.papers.crc.claims import check
 from peerwise.papers.crc.printed import COUNTS, SETS, TABLES
-from peerwise.papers.items import Column, Dataset, Item, Paper
-from peerwise.study.results import Record
-from peerwise.experiments.setting import Setting
-
-__all__ = ["ITEMS", "PAPER", "base", "datasets", "reach_of_trees"]
+from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale, merged
 
 
-def _gaps(updates: dict[str, dict[str, Any]], **header: str) -> tuple[Column, ...]:
+def _gaps(updates: dict[str, Description], prefix: str = "") -> tuple[Column, ...]:
     return tuple(
-        Column(name, "test_gap", update, header=header.get("prefix", "") + name)
-        for name, update in updates.items()
+        Column(name, "test_gap", update, header=prefix + name) for name, update in updates.items()
     )
 
 
-_GRAPHS: dict[str, dict[str, Any]] = {
+_GRAPHS: dict[str, Description] = {
     "tree": {},
-    "chain": {"topology": "chain"},
-    **{
-        f"+{k}": {"topology": "tree_plus", "topology_options": {"extra": k}}
-        for k in (10, 20, 40, 80)
-    },
+    "chain": {"network": "chain"},
+    **{f"+{k}": {"network": {"topology": "tree_plus", "extra": k}} for k in (10, 20, 40, 80)},
 }
-_ALL = {"record": "all"}  # the default setting is shared by several tables: recorded once, fully
+# the default setting is shared by several tables: recorded once, fully
+_ALL: Description = {"run": {"record": "all"}}
 _TREE = {**_GRAPHS, "tree": _ALL}
 _SIZES = (20, 40, 80, 160, 320)
 
 
 def _drift(partition: str) -> tuple[Column, ...]:
-    graphs = {k: {**v, "partition": partition} for k, v in _GRAPHS.items() if k != "chain"}
-    return _gaps(graphs)
+    dealt = {"split": {"partition": partition}}
+    return _gaps({k: {**v, **dealt} for k, v in _GRAPHS.items() if k != "chain"})
 
 
 def _rows_of_rc() -> tuple[Column, ...]:
     sizes = (20, 40, 80, 160, 320, 640, 1280, 2560, 5120)
-    most = {"nodes": 1, "rows": 10240}
-    gaps = [
-        Column(str(m), "test_gap", {"nodes": 1, "rows": m}, "rc", reference=most) for m in sizes
-    ]
+
+    def pooled(rows: int) -> Description:
+        return {"split": {"nodes": 1, "rows": rows}}
+
+    most = pooled(10240)
+    gaps = [Column(str(m), "test_gap", pooled(m), "rc", reference=most) for m in sizes]
     return (*gaps, Column("10240", "test_error", most, "rc", header="error at 10240"))
 
 
@@ -72,7 +62,7 @@ def _convergence() -> tuple[Column, ...]:
 def _network_sizes() -> tuple[Column, ...]:
     columns: list[Column] = []
     for n in _SIZES:
-        update = {"nodes": n, "record": "all"}
+        update = merged({"split": {"nodes": n}}, _ALL)
         columns += [
             Column(str(n), "test_gap", update, round="best", header=f"n={n} best"),
             Column(f"{n}_last", "test_gap", update, header=f"n={n} last"),
@@ -83,7 +73,7 @@ def _network_sizes() -> tuple[Column, ...]:
 def _iterations() -> tuple[Column, ...]:
     columns: list[Column] = []
     for i in (1, 2, 3):
-        update = {"iterations": i, "record": "all"}
+        update = merged({"method": {"iterations": i}}, _ALL)
         columns += [
             Column(str(i), "test_gap", update, header=f"iter={i} gap at 64"),
             Column(f"{i}_t", "rounds_to_gap", update, header=f"iter={i} round"),
@@ -93,7 +83,12 @@ def _iterations() -> tuple[Column, ...]:
 
 # Every table and figure of the paper that can be reproduced.
 ITEMS: dict[str, Item] = {
-    "table-1": Item("Data sets", "what the features are taken to be", ()),
+    "table-1": Item(
+        "Data sets",
+        "what the features are taken to be",
+        records="described",
+        headers=("rows", "features", "discrete", "continuous", "classes"),
+    ),
     "table-2": Item(
         "Rows that centralised RC needs",
         "test gap of RC with m rows to RC with 10240 rows",
@@ -103,6 +98,7 @@ ITEMS: dict[str, Item] = {
         "Convergence of local models",
         "gaps to RC after 64 rounds on a random tree, 50 nodes of 50 rows",
         _convergence(),
+        curves=True,
     ),
     "table-4": Item("Sparse networks", "test gap to RC by topology", _gaps(_TREE)),
     "table-5": Item("Drift in p(x)", "test gap to RC by topology", _drift("feature_drift")),
@@ -115,7 +111,7 @@ ITEMS: dict[str, Item] = {
     "table-8": Item(
         "Rows a node",
         "test gap to RC on the same rows, 50 nodes",
-        _gaps({str(m): {"rows": m} for m in _SIZES}, prefix="rows="),
+        _gaps({str(m): {"split": {"rows": m}} for m in _SIZES}, prefix="rows="),
     ),
     "table-9": Item(
         "Size of the network",
@@ -126,7 +122,7 @@ ITEMS: dict[str, Item] = {
     "table-10": Item(
         "Fragmentation",
         "test gap to RC, 12800 rows dealt to n nodes",
-        _gaps({str(n): {"nodes": n, "rows": 12800 // n} for n in _SIZES}, prefix="n="),
+        _gaps({str(n): {"split": {"nodes": n, "rows": 12800 // n}} for n in _SIZES}, prefix="n="),
     ),
     "table-11": Item(
         "Local iterations",
@@ -137,20 +133,28 @@ ITEMS: dict[str, Item] = {
     "table-12": Item(
         "Dynamic networks",
         "test gap to RC; a new random tree every δ rounds",
-        _gaps({"inf": _ALL, **{str(d): {"redraw": d} for d in (8, 4, 2, 1)}}, prefix="δ="),
+        _gaps(
+            {"inf": _ALL, **{str(d): {"network": {"redraw": d}} for d in (8, 4, 2, 1)}}, prefix="δ="
+        ),
     ),
     "figure-2": Item(
-        "Reach", "share of nodes within a distance, in random trees (no data needed)", ()
+        "Reach",
+        "share of nodes within a distance, in random trees (no data needed)",
+        layout="reach",
+        records="reach",
+        needs_data=False,
     ),
 }
 
-_QUICK = {"repetitions": 2, "test_rows": 1000}
+_QUICK: Description = {"run": {"repetitions": 2}, "split": {"test_rows": 1000}}
 _QUICK_SETS = ("skin", "adult", "letter")
 _EMBEDDED = "embedding: EfficientNet-Lite0 of our data folder, not the paper's"
 
 
 def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
     """The rows of the tables: the paper's 16 sets, which of them are here, and ours beside."""
+    from peerwise import data
+
     here = {entry["name"] for entry in data.available() if entry["source"] == "folder"}
     rows = []
     for paper in SETS:
@@ -173,49 +177,11 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
     return [r for r in rows if r.name in _QUICK_SETS] if quick else rows
 
 
-def base(dataset: Dataset, quick: bool = False, repetitions: int | None = None) -> Setting:
+def base(dataset: Dataset, scale: Scale) -> Description:
     """The paper's default setting on a data set."""
-    update: dict[str, Any] = dict(_QUICK) if quick else {}
-    if repetitions is not None:
-        update["repetitions"] = repetitions
-    return Setting(data=dataset.data, drop=dataset.drop, **update)
-
-
-def _described(dataset: Dataset) -> list[Record]:
-    paper = dataset.paper
-    printed = {
-        "rows": paper.rows,
-        "features": paper.features,
-        "discrete": paper.discrete,
-        "continuous": paper.continuous,
-        "classes": paper.classes,
-    }
-    ours: dict[str, int] = {}
-    if dataset.present:
-        encoded = data.encode(data.load(dataset.data), typing="distinct", drop=dataset.drop)
-        discrete = sum(r > 0 for r in encoded.schema.cardinalities)
-        features = len(encoded.schema.features)
-        ours = {
-            "rows": len(encoded.y),
-            "features": features,
-            "discrete": discrete,
-            "continuous": features - discrete,
-            "classes": len(encoded.schema.classes),
-        }
-    return [
-        Record(
-            paper="crc",
-            item="table-1",
-            dataset=dataset.name,
-            setting={"method": "none", "column": name},
-            metric=name,
-            value=ours.get(name),
-            std=None,
-            reps=1 if ours else 0,
-            paper_value=None if dataset.drop else value,
-        )
-        for name, value in printed.items()
-    ]
+    source = {"data": {"source": dataset.data, "drop": list(dataset.drop)}}
+    often = {"run": {"repetitions": scale.repetitions}} if scale.repetitions else {}
+    return merged(source, _QUICK if scale.quick else {}, often)
 
 
 def _printed(item: str, dataset: Dataset, column: str) -> float | None:
@@ -224,44 +190,5 @@ def _printed(item: str, dataset: Dataset, column: str) -> float | None:
     return TABLES.get(item, {}).get(dataset.paper.name, {}).get(column)
 
 
-def reach_of_trees(repetitions: int = 20, seed: int = 0) -> dict[int, np.ndarray]:
-    """Mean share of nodes within each distance, for random trees of the paper's sizes (Fig. 2)."""
-    found = {}
-    for n in (20, 40, 50, 80, 160, 320):
-        drawn = [topology.reach(topology.random_tree(n, seed=seed + r)) for r in range(repetitions)]
-        longest = max(len(r) for r in drawn)
-        wide = [np.pad(r, (0, longest - len(r)), constant_values=1.0) for r in drawn]
-        found[n] = np.mean(wide, axis=0)
-    return found
-
-
-def _reach_records() -> list[Record]:
-    return [
-        Record(
-            paper="crc",
-            item="figure-2",
-            dataset="random trees",
-            setting={"method": "none", "nodes": n, "distance": k, "column": f"{n}:{k}"},
-            metric="reach",
-            value=float(share),
-            std=None,
-            reps=20,
-        )
-        for n, reach in reach_of_trees().items()
-        for k, share in enumerate(reach)
-    ]
-
-
 # What `peerwise reproduce crc/...` runs.
-PAPER = Paper(
-    "crc",
-    ITEMS,
-    datasets,
-    base,
-    check,
-    _printed,
-    COUNTS,
-    {"table-1": _described},
-    {"figure-2": _reach_records},
-    ("table-3",),
-)
+PAPER = Paper("crc", "peerwise.papers.crc", ITEMS, datasets, base, _printed, COUNTS)

@@ -8,8 +8,6 @@ so that a block can be laid beside its table. "-" is a cell that could not be re
 
 from typing import NamedTuple
 
-__all__ = ["CLAIMS", "COUNTS", "SETS", "TABLES", "PaperSet"]
-
 Table = dict[str, dict[str, float | None]]  # data set -> column -> value
 
 

@@ -1,12 +1,11 @@
 """What the CVaR-CTA paper claims, whether it held here, and what its controls say."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from peerwise.study.results import Claim, Record
-
-__all__ = ["claims"]
 
 FAILED = 0.5  # an accuracy below counts as not having solved the problem
 
@@ -48,42 +47,35 @@ _Check: TypeAlias = Callable[[_Numbers, _Panel, float], Claim]
 
 
 def claims(records: list[Record]) -> list[Claim]:
-    """The paper's claims, each held or not with the numbers; one not measured is left out."""
+    """The paper's claims, each marked held or not; one that was not measured is left out."""
     number: _Numbers = {
         (r.item, r.setting["variant"], r.setting["q"]): r.value
         for r in records
         if r.metric == "accuracy" and r.value is not None and "q" in r.setting
     }
-    made: list[Claim] = []
+    checks: list[tuple[_Check, _Panel, float]] = []
     for panel in _PANELS:
-        for q in panel.arrival:
-            made += _measured(_order, number, panel, q)
-        made += _measured(_reliable, number, panel, 1.0) if 1.0 in panel.arrival else []
+        checks += [(_order, panel, q) for q in panel.arrival]
+        checks += [(_reliable, panel, 1.0)] if 1.0 in panel.arrival else []
         if panel.item == "figure-2c":
-            for q in panel.arrival:
-                made += _measured(_only_one_learns, number, panel, q)
-        for q in panel.arrival:
-            for variant in panel.controls:
-                made += _measured(partial(_control, variant), number, panel, q)
-    return made
-
-
-def _measured(check: _Check, number: _Numbers, panel: _Panel, q: float) -> list[Claim]:
-    try:
-        return [check(number, panel, q)]
-    except KeyError:  # a number that it needs was not measured
-        return []
+            checks += [(_only_one_learns, panel, q) for q in panel.arrival]
+        checks += [(partial(_control, v), panel, q) for q in panel.arrival for v in panel.controls]
+    claimed = []
+    for check, panel, q in checks:
+        with suppress(KeyError):  # a number that it needs was not measured
+            claimed.append(check(number, panel, q))
+    return claimed
 
 
 def _order(number: _Numbers, panel: _Panel, q: float) -> Claim:
-    found = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
+    values = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
     return Claim(
         name=f"{panel.item} order q={q:g}",
         claim=f"{panel.title}, q = {q:g}: CVaR-CVaR > Average-CVaR > CTA",
         rule="higher mean accuracy after the last round, each with the paper's step",
-        ours=_told(found),
+        ours=_listed(values),
         paper=f"figure {panel.item[-2:]}",
-        held=found["CVaR-CVaR"] > found["Average-CVaR"] > found["CTA"],
+        held=values["CVaR-CVaR"] > values["Average-CVaR"] > values["CTA"],
     )
 
 
@@ -94,41 +86,41 @@ def _reliable(number: _Numbers, panel: _Panel, q: float) -> Claim:
         # where a method learns nothing the paper does not compare
         if not (panel.item == "figure-2c" and name != "CVaR-CVaR")
     }
-    told = ", ".join(f"{name} {a:.3f} and {b:.3f}" for name, (a, b) in pairs.items())
+    text = ", ".join(f"{name} {a:.3f} and {b:.3f}" for name, (a, b) in pairs.items())
     return Claim(
         name=f"{panel.item} reliable",
         claim=f"{panel.title}: links that lose nothing are better than links that lose 70 %",
         rule="higher mean accuracy with q = 1 than with q = .3, every method named",
-        ours=told,
+        ours=text,
         paper=f"figure {panel.item[-2:]}",
         held=all(a > b for a, b in pairs.values()),
     )
 
 
 def _only_one_learns(number: _Numbers, panel: _Panel, q: float) -> Claim:
-    found = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
+    values = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
     return Claim(
         name=f"{panel.item} fails q={q:g}",
         claim=f"{panel.title}, q = {q:g}: CTA and Average-CVaR fail, CVaR-CVaR learns",
         rule=f"the first two below {FAILED}, CVaR-CVaR above",
-        ours=_told(found),
+        ours=_listed(values),
         paper=f"figure {panel.item[-2:]}",
-        held=max(found["CTA"], found["Average-CVaR"]) < FAILED < found["CVaR-CVaR"],
+        held=max(values["CTA"], values["Average-CVaR"]) < FAILED < values["CVaR-CVaR"],
     )
 
 
 def _control(variant: str, number: _Numbers, panel: _Panel, q: float) -> Claim:
-    mine = number[panel.item, variant, q]
+    risk_aware = number[panel.item, variant, q]
     plain = {c: number[panel.item, c, q] for c in panel.controls[variant]}
     return Claim(
         name=f"{panel.item} control {variant} q={q:g}",
         claim=f"{panel.title}, q = {q:g}: what {_NAMED[variant]} gains is not its step",
         rule="(our control) more accurate than CTA with the same step and with that step / alpha",
-        ours=f"{mine:.3f}; {_told({_NAMED[c]: v for c, v in plain.items()})}",
+        ours=f"{risk_aware:.3f}; {_listed({_NAMED[c]: v for c, v in plain.items()})}",
         paper="not in the paper",
-        held=mine > max(plain.values()),
+        held=risk_aware > max(plain.values()),
     )
 
 
-def _told(found: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in found.items())
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())

@@ -1,6 +1,5 @@
 """Figures of the CVaR-CTA experiments: figure 2 with worst nodes and classes, and our own."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,10 @@ from matplotlib.figure import Figure
 
 from peerwise import metrics
 from peerwise.papers.cvar_cta.items import ALPHA, SWEEP, stage_of
+from peerwise.papers.items import Arrays
 from peerwise.report.axes import band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
-__all__ = ["DRAW", "GRAPHS", "NAMES", "SETS"]
-
-Arrays = dict[str, np.ndarray]
 Tasks = dict[str, Arrays]
 
 # Data sets as people write them.
@@ -71,34 +68,34 @@ def _style(variant: str) -> dict[str, Any]:
 
 def _by_place(tasks: Tasks) -> dict[tuple[str, str, float], dict[str, Arrays]]:
     """Runs by data set, graph and arrival probability, and variant."""
-    found: dict[tuple[str, str, float], dict[str, Arrays]] = {}
+    places: dict[tuple[str, str, float], dict[str, Arrays]] = {}
     for name, arrays in tasks.items():
         where, _, variant = name.partition("|")
         dataset, graph, q = where.split()
-        found.setdefault((dataset, graph, float(q)), {})[variant] = arrays
-    return found
+        places.setdefault((dataset, graph, float(q)), {})[variant] = arrays
+    return places
 
 
 def _runs(many: int) -> str:
     return "1 run" if many == 1 else f"{many} runs"
 
 
-def _progress(tasks: Tasks) -> Figure:
+def progress(tasks: Tasks) -> Figure:
     """Mean and worst node against rounds, accuracy by class in the end, and spread of models."""
     places = _by_place(tasks)
-    most = max(len(found["accuracy"]) for found in tasks.values())
+    most = max(len(arrays["accuracy"]) for arrays in tasks.values())
     figure, axes = panels(4 * len(places), width=4.0, height=3.4, most=4, layout="constrained")
     for i, ((dataset, graph, q), runs) in enumerate(places.items()):
         mean, worst, by_class, apart = axes[4 * i : 4 * i + 4]
-        for variant, found in runs.items():
+        for variant, arrays in runs.items():
             stage, style = stage_of(variant), _style(variant)
-            at, accuracy = found["rounds"], found[f"{stage}accuracy"]
+            at, accuracy = arrays["rounds"], arrays[f"{stage}accuracy"]
             band(mean, at, accuracy.mean(-1), **style)
             band(worst, at, accuracy.min(-1), **style)
-            classes = found[f"{stage}class_accuracy"][:, -1].mean(0)
+            classes = arrays[f"{stage}class_accuracy"][:, -1].mean(0)
             by_class.plot(np.arange(len(classes)), classes, marker=".", lw=1, **style)
-            band(apart, at, found[f"{stage}consensus"], log=True, **style)
-        many = max(len(found["accuracy"]) for found in runs.values())
+            band(apart, at, arrays[f"{stage}consensus"], log=True, **style)
+        many = max(len(arrays["accuracy"]) for arrays in runs.values())
         where = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
         mean.set_title(f"{where} ({_runs(many)}): mean of nodes", fontsize=10)
         worst.set_title("worst node", fontsize=10)
@@ -125,7 +122,7 @@ def _progress(tasks: Tasks) -> Figure:
     return figure
 
 
-def _alphas(tasks: Tasks) -> Figure:
+def alphas(tasks: Tasks) -> Figure:
     """Accuracy after the last round against alpha."""
     places = _by_place(tasks)
     figure, axes = panels(len(places), width=4.6, height=3.6, layout="constrained", sharey=True)
@@ -133,9 +130,9 @@ def _alphas(tasks: Tasks) -> Figure:
         for method in ("cta/a", "average-cvar", "cvar-cvar"):
             at, middle, half = [], [], []
             for alpha in sorted((*SWEEP, ALPHA)):
-                found = runs.get(method if alpha == ALPHA else f"{method} {alpha}")
-                if found is not None:
-                    values = found["accuracy"][:, -1].mean(-1)
+                arrays = runs.get(method if alpha == ALPHA else f"{method} {alpha}")
+                if arrays is not None:
+                    values = arrays["accuracy"][:, -1].mean(-1)
                     mean, more = metrics.confidence(values)
                     at.append(alpha)
                     middle.append(float(mean))
@@ -154,17 +151,17 @@ def _alphas(tasks: Tasks) -> Figure:
     return figure
 
 
-def _rare(tasks: Tasks) -> Figure:
+def rare(tasks: Tasks) -> Figure:
     """Accuracy on the class that only the seldom heard node has, and on all."""
     graphs = list(dict.fromkeys(name.partition("|")[0] for name in tasks))
     figure, axes = panels(len(graphs), width=5.2, height=4.4, layout="constrained", sharey=True)
     for axis, graph in zip(axes, graphs, strict=False):
         runs = {n.partition("|")[2]: a for n, a in tasks.items() if n.startswith(f"{graph}|")}
         at = np.arange(len(runs))
-        rare = [a["class_accuracy_of_others"][:, -1, 0] for a in runs.values()]
+        its_class = [a["class_accuracy_of_others"][:, -1, 0] for a in runs.values()]
         whole = [a["accuracy"][:, -1, 1:].mean(-1) for a in runs.values()]
         for shift, values, label, colour in (
-            (-0.2, rare, "the class that only node 0 holds", "#c8102e"),
+            (-0.2, its_class, "the class that only node 0 holds", "#c8102e"),
             (0.2, whole, "all classes", "#9aa0a6"),
         ):
             axis.bar(at + shift, [v.mean() for v in values], 0.38, color=colour, label=label)
@@ -184,14 +181,14 @@ def _rare(tasks: Tasks) -> Figure:
     return figure
 
 
-def _losses(tasks: Tasks) -> Figure:
+def losses(tasks: Tasks) -> Figure:
     """Gap of CRC and accuracy of DecDiff against the share of messages that is lost."""
     figure, (gaps, accuracies) = panels(2, width=5.0, height=3.7, layout="constrained")
     lines: dict[tuple[str, str, str], list[tuple[float, np.ndarray]]] = {}
     runs_of: dict[Any, int] = {}
     for (dataset, graph, q), runs in _by_place(tasks).items():
-        for variant, found in runs.items():
-            values = found["gap"] if "gap" in found else found["accuracy"][:, -1]
+        for variant, arrays in runs.items():
+            values = arrays["gap"] if "gap" in arrays else arrays["accuracy"][:, -1]
             lines.setdefault((dataset, graph, variant), []).append((1 - q, values.mean(-1)))
     for (dataset, graph, variant), points in lines.items():
         points.sort(key=lambda point: point[0])
@@ -199,11 +196,11 @@ def _losses(tasks: Tasks) -> Figure:
         values = np.stack([p[1] for p in points], 1)  # [runs, losses]
         crc = variant.startswith("crc")
         colour = {"tree": "#7a4b12", "erdos_renyi": "#1f5fa8"}[graph]
-        told = f"{SETS[dataset]}, {GRAPHS[graph]}" + (f", {NAMES[variant][5:]}" if crc else "")
+        text = f"{SETS[dataset]}, {GRAPHS[graph]}" + (f", {NAMES[variant][5:]}" if crc else "")
         style: dict[str, Any] = {
             "color": colour,
             "ls": "--" if variant == "crc 64" else "-",
-            "label": told,
+            "label": text,
         }
         axis = gaps if crc else accuracies
         band(axis, lost, values, **style)
@@ -215,8 +212,8 @@ def _losses(tasks: Tasks) -> Figure:
         (accuracies, "DecDiff+VT, a hidden layer of 64"),
     ):
         many = runs_of.get(axis)
-        told = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
-        axis.set_title(f"{title}{told}", fontsize=10)
+        text = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
+        axis.set_title(f"{title}{text}", fontsize=10)
         axis.set_xlabel("share of messages lost")
         axis.grid(alpha=0.25)
         if axis.lines:
@@ -226,13 +223,3 @@ def _losses(tasks: Tasks) -> Figure:
     gaps.set_ylim(bottom=0)
     figure.suptitle("What loss does: 50 nodes, every link by itself, anew in every round")
     return figure
-
-
-# How each item is drawn.
-DRAW: dict[str, Callable[[Tasks], Figure]] = {
-    **{f"figure-2{letter}": _progress for letter in "abcd"},
-    "order": _progress,
-    "alpha": _alphas,
-    "rare": _rare,
-    "loss": _losses,
-}

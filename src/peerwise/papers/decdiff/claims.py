@@ -1,76 +1,10 @@
-"""What the DecDiff paper prints and claims, and whether it held here."""
+"""What the DecDiff paper claims, and whether it held here."""
 
+from contextlib import suppress
 from typing import Any
 
+from peerwise.papers.decdiff.printed import PAPER_TABLES, SETS, TABLE_2
 from peerwise.study.results import Claim, Record
-
-__all__ = ["PAPER_TABLES", "claims"]
-
-_SETS = ("mnist", "fashion_mnist", "emnist_letters")
-
-_TABLE_2 = {
-    "centralised": (0.9824, 0.9181, 0.9027),
-    "isolation": (0.6473, 0.7594, 0.4654),
-    "fedavg": (0.9410, 0.8939, 0.8344),
-    "dechetero": (0.9071, 0.8837, 0.8301),
-    "cfa": (0.8975, 0.8568, 0.7807),
-    "cfa-ge": (0.9460, 0.8564, 0.8607),
-    "decdiff+vt": (0.9530, 0.8904, 0.8653),
-}
-_TABLE_3 = {
-    "dechetero": _TABLE_2["dechetero"],
-    "decdiff": (0.9373, 0.8838, 0.8214),
-    "decdiff+vt": _TABLE_2["decdiff+vt"],
-}
-_N = None
-# set -> method -> rounds to 50, 80, 90 and 95 % of the centralised accuracy
-_TABLE_4: dict[str, dict[str, tuple[float | None, ...]]] = {
-    "mnist": {
-        "dechetero": (97.40, 235.60, 583.25, _N),
-        "cfa": (109.40, 322.40, 609.67, _N),
-        "cfa-ge": (102.80, 173.40, 327.60, 691.60),
-        "decdiff": (52.80, 145.40, 395.60, 671.00),
-        "decdiff+vt": (55.20, 161.00, 360.00, 540.75),
-        "fedavg": (11.80, 57.40, 307.40, 662.67),
-        "isolation": (262.20, _N, _N, _N),
-    },
-    "fashion_mnist": {
-        "dechetero": (3.20, 53.20, 387.20, _N),
-        "cfa": (10.60, 142.40, _N, _N),
-        "cfa-ge": (10.20, 118.40, 693.60, _N),
-        "decdiff": (6.80, 54.00, 319.80, _N),
-        "decdiff+vt": (7.00, 53.80, 313.60, _N),
-        "fedavg": (1.20, 25.00, 216.00, _N),
-        "isolation": (3.80, _N, _N, _N),
-    },
-    "emnist_letters": {
-        "dechetero": (22.00, 91.00, 370.50, _N),
-        "cfa": (62.80, 418.00, _N, _N),
-        "cfa-ge": (33.20, 167.00, 324.20, 812.25),
-        "decdiff": (17.60, 107.20, 566.75, _N),
-        "decdiff+vt": (9.60, 106.80, 138.40, 400.25),
-        "fedavg": (4.00, 53.80, 322.25, _N),
-        "isolation": (28.00, _N, _N, _N),
-    },
-}
-
-
-def _printed() -> dict[tuple[str, str, str | None, float | None], float]:
-    """Every number of the paper's tables: (item, set, method, share) -> value."""
-    told: dict[tuple[str, str, str | None, float | None], float] = {}
-    for item, table in (("table-2", _TABLE_2), ("table-3", _TABLE_3)):
-        for variant, values in table.items():
-            told |= {(item, s, variant, None): v for s, v in zip(_SETS, values, strict=True)}
-    for name, methods in _TABLE_4.items():
-        for variant, times in methods.items():
-            for share, value in zip((0.5, 0.8, 0.9, 0.95), times, strict=True):
-                if value is not None:
-                    told["table-4", name, variant, share] = value
-    return told
-
-
-# Every number of the paper's tables: (item, set, method, share) -> value.
-PAPER_TABLES = _printed()
 
 
 def _claim(name: str, claim: str, rule: str, ours: str, paper: str, held: Any) -> Claim:
@@ -90,8 +24,8 @@ class _Numbers:
 
     @staticmethod
     def _more(record: Record) -> Any:
-        told = record.setting
-        return told.get("at") or told.get("of") or told.get("share")
+        of = record.setting
+        return of.get("at") or of.get("of") or of.get("share")
 
     def __call__(self, item: str, name: str, variant: str, metric: str = "accuracy",
                  more: Any = None) -> float:  # fmt: skip
@@ -99,35 +33,28 @@ class _Numbers:
 
 
 def claims(records: list[Record]) -> list[Claim]:
-    """The paper's claims, each held or not with the numbers; one not measured is left out."""
+    """The paper's claims, each marked held or not; one that was not measured is left out."""
     number = _Numbers(records)
-    made = []
-    for name in _SETS:
-        for check in (_ordering, _beats_averaging, _beats_federated, _teacher, _faster, _overfits,
-                      _concentrated):  # fmt: skip
-            try:
-                made.append(check(number, name))
-            except KeyError:  # a number that it needs was not measured
-                continue
-    for name in _SETS:
-        try:
-            made.append(_drop(number, name))
-        except KeyError:
-            continue
-    return made
+    checks = (_ordering, _beats_averaging, _beats_federated, _teacher, _faster, _overfits,
+              _concentrated)  # fmt: skip
+    claimed = []
+    for check, name in [*((c, s) for s in SETS for c in checks), *((_drop, s) for s in SETS)]:
+        with suppress(KeyError):  # a number that it needs was not measured
+            claimed.append(check(number, name))
+    return claimed
 
 
 def _ordering(number: _Numbers, name: str) -> Claim:
-    order = sorted(_TABLE_2, key=lambda v: -_TABLE_2[v][_SETS.index(name)])
+    order = sorted(TABLE_2, key=lambda v: -TABLE_2[v][SETS.index(name)])
     ours = {v: number("table-2", name, v) for v in order}
-    mine = sorted(order, key=lambda v: -ours[v])
+    ranked = sorted(order, key=lambda v: -ours[v])
     return _claim(
         f"{name}-ordering",
         f"{name}: {' > '.join(order)}",
         "our methods in the same order",
-        ", ".join(f"{v} {ours[v]:.3f}" for v in mine),
-        ", ".join(f"{v} {_TABLE_2[v][_SETS.index(name)]:.3f}" for v in order),
-        mine == order,
+        ", ".join(f"{v} {ours[v]:.3f}" for v in ranked),
+        ", ".join(f"{v} {TABLE_2[v][SETS.index(name)]:.3f}" for v in order),
+        ranked == order,
     )
 
 
@@ -142,38 +69,38 @@ def _paper_pair(item: str, name: str, better: str, worse: str) -> str:
 
 
 def _beats_averaging(number: _Numbers, name: str) -> Claim:
-    told, more = _pair(number, "table-2", name, "decdiff+vt", "dechetero")
+    text, more = _pair(number, "table-2", name, "decdiff+vt", "dechetero")
     cfa, least = _pair(number, "table-2", name, "decdiff+vt", "cfa")
     return _claim(
         f"{name}-decentralised",
         f"{name}: DecDiff+VT is more accurate than DecHetero and CFA",
         "higher mean accuracy after the last round",
-        f"{told}; {cfa}",
+        f"{text}; {cfa}",
         _paper_pair("table-2", name, "decdiff+vt", "dechetero"),
         more > 0 and least > 0,
     )
 
 
 def _beats_federated(number: _Numbers, name: str) -> Claim:
-    told, more = _pair(number, "table-2", name, "decdiff+vt", "fedavg")
+    text, more = _pair(number, "table-2", name, "decdiff+vt", "fedavg")
     return _claim(
         f"{name}-federated",
         f"{name}: DecDiff+VT is as accurate as FedAvg with a server, or more",
         "mean accuracy at most 0.005 lower",
-        told,
+        text,
         _paper_pair("table-2", name, "decdiff+vt", "fedavg"),
         more > -0.005,
     )
 
 
 def _teacher(number: _Numbers, name: str) -> Claim:
-    told, more = _pair(number, "table-3", name, "decdiff+vt", "decdiff")
+    text, more = _pair(number, "table-3", name, "decdiff+vt", "decdiff")
     plain, also = _pair(number, "table-3", name, "dechetero+vt", "dechetero")
     return _claim(
         f"{name}-teacher",
         f"{name}: the virtual teacher makes DecDiff more accurate",
         "higher mean accuracy with the teacher than with cross-entropy",
-        f"{told}; with DecAvg (not in the paper): {plain}, {also:+.3f}",
+        f"{text}; with DecAvg (not in the paper): {plain}, {also:+.3f}",
         _paper_pair("table-3", name, "decdiff+vt", "decdiff"),
         more > 0,
     )

@@ -3,7 +3,6 @@
 A method has one colour everywhere; a variant of ours has its method's colour and a broken line.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,12 +14,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from peerwise import metrics
+from peerwise.papers.items import Arrays
 from peerwise.report.axes import accuracy_axis, band, legend_below, plain_numbers
 from peerwise.report.figures import panels
 
-__all__ = ["DRAW", "NAMES", "SETS"]
-
-Arrays = dict[str, np.ndarray]
 Tasks = dict[str, Arrays]
 MARKED = 10  # rounds of figure 1 in which aggregation is marked
 DEALS = 3  # replicas of a set that figure 5 shows
@@ -70,34 +67,34 @@ def _style(variant: str) -> dict[str, Any]:
 
 def _by_set(tasks: Tasks) -> dict[str, dict[str, Arrays]]:
     """Runs by data set and variant."""
-    found: dict[str, dict[str, Arrays]] = {}
+    sets: dict[str, dict[str, Arrays]] = {}
     for name, arrays in tasks.items():
         dataset, _, variant = name.partition(" ")
-        found.setdefault(dataset, {})[variant] = arrays
-    return found
+        sets.setdefault(dataset, {})[variant] = arrays
+    return sets
 
 
-def _level(axis: Any, variant: str, found: Arrays) -> None:
+def _level(axis: Any, variant: str, arrays: Arrays) -> None:
     """Accuracy after the last round of what sends nothing, or has rounds of its own."""
-    axis.axhline(found["accuracy"][:, -1].mean(), **{**_style(variant), "ls": ":"}, lw=1.6)
+    axis.axhline(arrays["accuracy"][:, -1].mean(), **{**_style(variant), "ls": ":"}, lw=1.6)
 
 
-def _progress(tasks: Tasks) -> Figure:
+def progress(tasks: Tasks) -> Figure:
     """Accuracy against rounds and bytes, and how far apart the nodes' models are."""
     sets = _by_set(tasks)
     figure, axes = panels(3 * len(sets), width=4.3, height=3.7, layout="constrained")
     for i, (name, runs) in enumerate(sets.items()):
         rounds, sent, apart = axes[3 * i : 3 * i + 3]
-        for variant, found in runs.items():
-            _follow(variant, found, rounds, sent, apart)
-        count = max(len(found["accuracy"]) for found in runs.values())
-        told = f"{SETS[name]} ({count} replica{'s' if count > 1 else ''})"
+        for variant, arrays in runs.items():
+            _follow(variant, arrays, rounds, sent, apart)
+        count = max(len(arrays["accuracy"]) for arrays in runs.values())
+        text = f"{SETS[name]} ({count} replica{'s' if count > 1 else ''})"
         for axis, what, label in (
             (rounds, "accuracy by rounds", "round"),
             (sent, "accuracy by traffic", "GB sent by the whole network"),
             (apart, "spread of models", "round"),
         ):
-            axis.set_title(f"{told}: {what}", fontsize=10)
+            axis.set_title(f"{text}: {what}", fontsize=10)
             axis.set_xscale("log")
             plain_numbers(axis.xaxis)
             axis.set_xlabel(label)
@@ -117,41 +114,41 @@ def _progress(tasks: Tasks) -> Figure:
     return figure
 
 
-def _follow(variant: str, found: Arrays, rounds: Any, sent: Any, apart: Any) -> None:
+def _follow(variant: str, arrays: Arrays, rounds: Any, sent: Any, apart: Any) -> None:
     """One run in the three panels of a data set."""
-    curve, at, style = found["accuracy"].mean(-1), found["rounds"], _style(variant)
+    curve, at, style = arrays["accuracy"].mean(-1), arrays["rounds"], _style(variant)
     if variant == "centralised":
-        _level(rounds, variant, found)
-        _level(sent, variant, found)
+        _level(rounds, variant, arrays)
+        _level(sent, variant, arrays)
         return
     band(rounds, at, curve, **style)
-    if found["message_bytes"]:
-        cost = metrics.traffic(at, int(found["message_bytes"]), int(found["messages"]))
+    if arrays["message_bytes"]:
+        cost = metrics.traffic(at, int(arrays["message_bytes"]), int(arrays["messages"]))
         band(sent, cost / 1e9, curve, **style)
     else:
-        _level(sent, variant, found)
-    if "consensus" in found:
-        band(apart, at, found["consensus"], log=True, **style)
+        _level(sent, variant, arrays)
+    if "consensus" in arrays:
+        band(apart, at, arrays["consensus"], log=True, **style)
 
 
-def _zigzag(found: Arrays) -> tuple[np.ndarray, np.ndarray]:
+def _zigzag(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """Accuracy of the first replica's nodes [steps, nodes]: begun, aggregated, trained, and on."""
-    trained, rounds = found["accuracy"][0], found["rounds"].astype(float)
+    trained, rounds = arrays["accuracy"][0], arrays["rounds"].astype(float)
     at, values = rounds, trained
-    if "aggregated_accuracy" in found:
+    if "aggregated_accuracy" in arrays:
         at = np.stack([rounds - 0.5, rounds], 1).ravel()
-        both = np.stack([found["aggregated_accuracy"][0], trained], 1)
+        both = np.stack([arrays["aggregated_accuracy"][0], trained], 1)
         values = both.reshape(-1, both.shape[-1])
-    if "begun_accuracy" in found:
-        at, values = np.r_[0, at], np.r_[found["begun_accuracy"][:1], values]
+    if "begun_accuracy" in arrays:
+        at, values = np.r_[0, at], np.r_[arrays["begun_accuracy"][:1], values]
     return at, values
 
 
-def _drop(tasks: Tasks) -> Figure:
+def drop(tasks: Tasks) -> Figure:
     """Figure 1: what the first aggregation does to every node."""
     ((name, runs),) = _by_set(tasks).items()
     central = runs.pop("centralised", None)
-    shown = {v: _zigzag(found) for v, found in runs.items()}
+    shown = {v: _zigzag(arrays) for v, arrays in runs.items()}
     figure, axes = panels(
         max(len(shown), 1), width=4.8, height=3.5, most=2, layout="constrained", sharey=True
     )
@@ -160,10 +157,10 @@ def _drop(tasks: Tasks) -> Figure:
         axis.plot(at, values, color=COLOURS[variant], lw=0.4, alpha=0.3)
         axis.plot(at, mean, color=COLOURS[variant], lw=2.2)
         axis.plot(at[mixed], mean[mixed], "v", color=COLOURS[variant], mfc="white", ms=4)
-        told = NAMES[variant] + (" (common start)" if variant == "fedavg" else "")
+        text = NAMES[variant] + (" (common start)" if variant == "fedavg" else "")
         if at[0] == 0 and mixed.any():
-            told += f": {mean[0]:.2f} → {mean[1]:.2f} at the first aggregation"
-        axis.set_title(told, fontsize=10)
+            text += f": {mean[0]:.2f} → {mean[1]:.2f} at the first aggregation"
+        axis.set_title(text, fontsize=10)
     for axis in axes[: max(len(shown), 1)]:
         if central is not None:
             at, values = _zigzag(central)
@@ -192,22 +189,22 @@ def _marks(central: bool) -> dict[str, Any]:
     """What lines and marks of figure 1 mean, in any method's colour."""
     grey: dict[str, Any] = {"color": "#555555"}
     mixed = Line2D([], [], lw=0, marker="v", mfc="white", **grey)
-    told = {
+    marks = {
         "single node": Line2D([], [], lw=0.6, **grey),
         "mean of nodes": Line2D([], [], lw=2.2, **grey),
         "mean after aggregation, before training": mixed,
     }
     if central:
-        told["Centralised"] = Line2D([], [], color=COLOURS["centralised"], ls=":")
-    return told
+        marks["Centralised"] = Line2D([], [], color=COLOURS["centralised"], ls=":")
+    return marks
 
 
-def _graph(tasks: Tasks) -> Figure:
+def graph(tasks: Tasks) -> Figure:
     """Figure 3: the graph, nodes by degree."""
-    (found,) = tasks.values()
+    (arrays,) = tasks.values()
     graph = nx.Graph()
-    graph.add_nodes_from(range(int(found["nodes"])))
-    graph.add_edges_from(zip(found["src"].tolist(), found["dst"].tolist(), strict=True))
+    graph.add_nodes_from(range(int(arrays["nodes"])))
+    graph.add_edges_from(zip(arrays["src"].tolist(), arrays["dst"].tolist(), strict=True))
     degree = np.array([d for _, d in graph.degree()])
     figure, axis = plt.subplots(figsize=(6.4, 5.4))
     place = nx.spring_layout(graph, seed=1, k=1.6 / np.sqrt(len(degree)))
@@ -226,12 +223,12 @@ def _graph(tasks: Tasks) -> Figure:
     return figure
 
 
-def _allocation(tasks: Tasks) -> Figure:
+def allocation(tasks: Tasks) -> Figure:
     """Figure 4: rows of each class at each node."""
     figure, axes = panels(len(tasks), width=5.2, height=3.4, layout="constrained")
-    top = max(found["counts"].max() for found in tasks.values())
-    for axis, (name, found) in zip(axes, tasks.items(), strict=False):
-        counts = found["counts"]  # [nodes, classes]
+    top = max(arrays["counts"].max() for arrays in tasks.values())
+    for axis, (name, arrays) in zip(axes, tasks.items(), strict=False):
+        counts = arrays["counts"]  # [nodes, classes]
         drawn = axis.imshow(
             np.maximum(counts, 0.5).T, norm=LogNorm(1, top), cmap="viridis", aspect="auto",
             interpolation="nearest",
@@ -241,8 +238,8 @@ def _allocation(tasks: Tasks) -> Figure:
         axis.set_xlabel("node")
         axis.set_ylabel("class")
         axis.set_title(
-            f"{SETS[name]}: Gini {found['gini'].mean():.2f} within a class, "
-            f"{float(found['gini_of_totals']):.2f} of node totals",
+            f"{SETS[name]}: Gini {arrays['gini'].mean():.2f} within a class, "
+            f"{float(arrays['gini_of_totals']):.2f} of node totals",
             fontsize=10,
         )
     bar = figure.colorbar(drawn, ax=axes, label="rows (logarithmic)")
@@ -251,17 +248,17 @@ def _allocation(tasks: Tasks) -> Figure:
     return figure
 
 
-def _losses(tasks: Tasks) -> Figure:
+def losses(tasks: Tasks) -> Figure:
     """Figure 5: test loss against rounds, a panel a deal of the rows."""
     deals = [
         (name, runs, r)
         for name, runs in _by_set(tasks).items()
-        for r in range(min(DEALS, *(len(found["loss"]) for found in runs.values())))
+        for r in range(min(DEALS, *(len(arrays["loss"]) for arrays in runs.values())))
     ]
     figure, axes = panels(len(deals), width=4.3, height=3.8, layout="constrained")
     for axis, (name, runs, r) in zip(axes, deals, strict=False):
-        for variant, found in runs.items():
-            axis.plot(found["rounds"], found["loss"][r].mean(-1), lw=1.7, **_style(variant))
+        for variant, arrays in runs.items():
+            axis.plot(arrays["rounds"], arrays["loss"][r].mean(-1), lw=1.7, **_style(variant))
         axis.set_title(f"{SETS[name]}, GI = {_gini(runs)[r]:.2f}", fontsize=10)
         axis.set_xlabel("round")
         axis.set_ylabel("test loss, mean of nodes")
@@ -275,14 +272,14 @@ def _losses(tasks: Tasks) -> Figure:
     return figure
 
 
-def _boxes(tasks: Tasks) -> Figure:
+def boxes(tasks: Tasks) -> Figure:
     """Figure 6: accuracy of single nodes after the last round."""
     sets = _by_set(tasks)
     figure, axes = panels(len(sets), width=4.4, height=3.6, layout="constrained")
     for axis, (name, runs) in zip(axes, sets.items(), strict=False):
         boxes = []
-        for variant, found in runs.items():
-            held = metrics.box(found["accuracy"][:, -1].reshape(-1))
+        for variant, arrays in runs.items():
+            held = metrics.box(arrays["accuracy"][:, -1].reshape(-1))
             beyond = held["outliers"][~np.isnan(held["outliers"])]
             named = {"med": "median", "q1": "q1", "q3": "q3", "whislo": "whisker_low",
                      "whishi": "whisker_high"}  # fmt: skip
@@ -297,7 +294,7 @@ def _boxes(tasks: Tasks) -> Figure:
         axis.tick_params(axis="x", rotation=40)
         plt.setp(axis.get_xticklabels(), ha="right", rotation_mode="anchor")
         axis.set_ylabel("test accuracy of a node")
-        lowest = min(found["accuracy"][:, -1].min() for found in runs.values())
+        lowest = min(arrays["accuracy"][:, -1].min() for arrays in runs.values())
         accuracy_axis(axis, max(lowest - 0.05, 0))
         axis.set_title(f"{SETS[name]}, GI = {_gini(runs).mean():.2f}", fontsize=10)
         axis.grid(alpha=0.25, axis="y")
@@ -308,16 +305,3 @@ def _boxes(tasks: Tasks) -> Figure:
 def _gini(runs: dict[str, Arrays]) -> np.ndarray:
     """Gini index of every deal: all methods are given the same."""
     return next(iter(runs.values()))["gini"]
-
-
-# How each item is drawn.
-DRAW: dict[str, Callable[[Tasks], Figure]] = {
-    "table-2": _progress,
-    "table-3": _progress,
-    "beta": _progress,
-    "figure-1": _drop,
-    "figure-3": _graph,
-    "figure-4": _allocation,
-    "figure-5": _losses,
-    "figure-6": _boxes,
-}

@@ -1,36 +1,131 @@
-"""Tables of the DecDiff experiments, ours beside the paper's; drawing is in `decdiff_figures`.
-
-They are made of records, so that a folder whose cells are gone still shows its numbers.
-"""
+"""Numbers and tables of the DecDiff experiments, ours beside the paper's."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-from rich.console import Console
+import numpy as np
 
-from peerwise.papers.decdiff.items import PAPER, SHARES, table_of
-from peerwise.papers.decdiff.claims import PAPER_TABLES
+from peerwise import metrics
+from peerwise.papers.decdiff.figures import NAMES, SETS
+from peerwise.papers.decdiff.items import QUIET, table_of
+from peerwise.papers.decdiff.printed import PAPER_TABLES
+from peerwise.papers.items import Arrays
+from peerwise.papers.records import record_of
+from peerwise.report.grid import Grid, half_width
 from peerwise.study.results import Record
-from peerwise.papers.decdiff.figures import DRAW, NAMES, SETS
-from peerwise.report.figures import save
-from peerwise.papers.task_items import Grid, arrays_of, half_width, heading
 
-__all__ = ["markdown", "show"]
-
-ACCURACIES = ("table-2", "table-3", "beta")
-QUIET = ("centralised", "isolation")  # they aggregate nothing
-DIGITS = {"accuracy": ".4f", "loss": ".3f", "gini": ".3f", "degree": ".3g"}
+SHARES = (0.5, 0.8, 0.9, 0.95)  # of the centralised accuracy
 COST = 0.9  # the share at which table 4 also tells traffic
-FEW = 4  # so many missing runs are named
-PAGE = 1000  # characters: a page has room for every table
+DIGITS = {"accuracy": ".4f", "loss": ".3f", "gini": ".3f", "degree": ".3g"}
 
-LEGEND = {
-    **dict.fromkeys(
-        ACCURACIES, "±: 95 % interval over replicas, none where one was run; blank: not run"
-    ),
-    "table-4": "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; "
-    "-: none does; blank: not run",
-}
+
+def _record(item: str, dataset: str, metric: str, values: Any, **setting: Any) -> Record:
+    variant = setting.get("variant")
+    method = variant.split()[0].partition("+")[0] if variant else "decdiff"
+    printed = PAPER_TABLES.get((item, dataset, variant, setting.get("share")))
+    of = {"method": method, **setting}
+    return record_of("decdiff", item, dataset, metric, values, paper_value=printed, **of)
+
+
+def _final(arrays: Arrays) -> np.ndarray:
+    """Mean accuracy of the nodes after the last round, of every replica."""
+    return arrays["accuracy"][:, -1].mean(-1)
+
+
+def accuracies(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Accuracy after the last round, also between aggregation and training."""
+    records = []
+    for name, arrays in done.items():
+        dataset, _, variant = name.partition(" ")
+        records.append(_record(item, dataset, "accuracy", _final(arrays), variant=variant))
+        if "aggregated_accuracy" in arrays:
+            values = arrays["aggregated_accuracy"][:, -1].mean(-1)
+            of = {"variant": variant, "stage": "aggregated"}
+            records.append(_record(item, dataset, "aggregated_accuracy", values, **of))
+    return records
+
+
+def times(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Table 4; and how many bytes the network had sent by then."""
+    records = []
+    for name, arrays in done.items():
+        dataset, _, variant = name.partition(" ")
+        central = done.get(f"{dataset} centralised")
+        if central is None or variant == "centralised":
+            continue
+        curve, goal = arrays["accuracy"].mean(-1), float(_final(central).mean())
+        times = metrics.characteristic_times(curve, arrays["rounds"], goal, SHARES)
+        for share, reached in times.items():
+            value = None if reached.count == 0 else reached.mean
+            of = {"variant": variant, "share": share, "reached": f"{reached.count}/{reached.runs}"}
+            one = _record(item, dataset, "rounds", [] if value is None else value, **of)
+            records.append(one.model_copy(update={"reps": reached.count}))
+            sent = int(arrays["message_bytes"]) * int(arrays["messages"])
+            if value is not None and sent:
+                gigabytes = value * sent / 1e9
+                records.append(_record(item, dataset, "gigabytes", gigabytes, **of))
+    return records
+
+
+def drops(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Figure 1: accuracy before and after the first aggregation, and in the end."""
+    records = []
+    for name, arrays in done.items():
+        dataset, _, variant = name.partition(" ")
+        stages = {"last round": arrays["accuracy"][:, -1].mean(-1)}
+        if "aggregated_accuracy" in arrays:
+            before = arrays["begun_accuracy"].mean(-1)
+            after = arrays["aggregated_accuracy"][:, 0].mean(-1)
+            stages |= {"trained alone": before, "first aggregation": after, "drop": before - after}
+        for stage, values in stages.items():
+            records.append(_record(item, dataset, "accuracy", values, variant=variant, at=stage))
+    return records
+
+
+def degrees(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Figure 3: how many neighbours nodes have."""
+    records = []
+    for arrays in done.values():
+        degree = np.bincount(arrays["dst"], minlength=int(arrays["nodes"]))
+        for kind, value in (("mean", degree.mean()), ("min", degree.min()), ("max", degree.max())):
+            records.append(_record(item, "graph", "degree", value, of=kind))
+    return records
+
+
+def ginis(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Figure 4: Gini indices."""
+    records = []
+    for name, arrays in done.items():
+        records.append(_record(item, name, "gini", arrays["gini"].mean(), of="classes, mean"))
+        records.append(_record(item, name, "gini", arrays["gini_of_totals"], of="node totals"))
+    return records
+
+
+def losses(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Figure 5: the lowest test loss, and how far above it the last is (overfitting)."""
+    records = []
+    for name, arrays in done.items():
+        dataset, _, variant = name.partition(" ")
+        curve = arrays["loss"].mean(-1)
+        for at, values in (("lowest", curve.min(1)), ("last", curve[:, -1])):
+            records.append(_record(item, dataset, "loss", values, variant=variant, at=at))
+    return records
+
+
+def boxes(item: str, done: dict[str, Arrays]) -> list[Record]:
+    """Figure 6: spread of the nodes' accuracies after the last round."""
+    records = []
+    for name, arrays in done.items():
+        dataset, _, variant = name.partition(" ")
+        box = metrics.box(arrays["accuracy"][:, -1].reshape(-1))
+        spread = {
+            "median": box["median"],
+            "quartile range": box["q3"] - box["q1"],
+            "worst": box["lowest"],
+        }
+        for of, value in spread.items():
+            records.append(_record(item, dataset, "accuracy", value, variant=variant, of=of))
+    return records
 
 
 def _interval(record: Record | None) -> str:
@@ -53,15 +148,20 @@ def _named(item: str, variant: str) -> str:
 
 def _transposed(head: str, names: Sequence[str], columns: dict[str, list[str]]) -> Grid:
     rows = [[name, *(column[i] for column in columns.values())] for i, name in enumerate(names)]
-    return Grid("", [head, *columns], rows)
+    return Grid([head, *columns], rows)
 
 
-def _accuracies(item: str, records: Sequence[Record], sets: Sequence[str]) -> Grid:
+def _sets(records: Sequence[Record]) -> list[str]:
+    """The data sets that were run, in the paper's order."""
+    return [name for name in SETS if any(r.dataset == name for r in records)]
+
+
+def accuracy_table(item: str, records: Sequence[Record]) -> list[Grid]:
     """Variants by data sets: ours, the paper's, and ours between aggregation and training."""
     cells = {(r.dataset, r.setting["variant"], r.metric): r for r in records}
     variants = table_of(item)
     columns = {}
-    for name in sets:
+    for name in _sets(records):
         ours = [_interval(cells.get((name, v, "accuracy"))) for v in variants]
         columns[f"{SETS[name]}\nours"] = ours
         theirs = [_printed(item, name, v) for v in variants]
@@ -73,7 +173,12 @@ def _accuracies(item: str, records: Sequence[Record], sets: Sequence[str]) -> Gr
         ]
         if any(between):
             columns[f"{SETS[name]}\nafter aggregation"] = between
-    return _transposed("method", [_named(item, v) for v in variants], columns)
+    return [_transposed("method", [_named(item, v) for v in variants], columns)]
+
+
+def times_tables(item: str, records: Sequence[Record]) -> list[Grid]:
+    """A table for each data set."""
+    return [_times(records, name) for name in _sets(records)]
 
 
 def _times(records: Sequence[Record], dataset: str) -> Grid:
@@ -105,7 +210,7 @@ def _times(records: Sequence[Record], dataset: str) -> Grid:
     return _transposed(SETS[dataset], [NAMES[v] for v in variants], columns)
 
 
-def _numbers(records: Sequence[Record]) -> Grid:
+def number_table(item: str, records: Sequence[Record]) -> list[Grid]:
     """The numbers behind a figure: a row a variant, or a data set where methods play no part."""
     columns: dict[str, None] = {}
     rows: dict[str, dict[str, str]] = {}
@@ -117,55 +222,4 @@ def _numbers(records: Sequence[Record]) -> Grid:
         value = "" if r.value is None else f"{r.value:{DIGITS[r.metric]}}"
         rows.setdefault(row, {})[column] = value
     laid = [[row, *(cells.get(c, "") for c in columns)] for row, cells in rows.items()]
-    return Grid("", [records[0].metric, *columns], laid)
-
-
-def _grids(item: str, records: Sequence[Record], sets: Sequence[str], width: int) -> list[Grid]:
-    """The tables of an item; one that is too wide in one for each data set."""
-    if item == "table-4":
-        return [_times(records, name) for name in sets]
-    if item not in ACCURACIES:
-        return [_numbers(records)] if records else []
-    whole = _accuracies(item, records, sets)
-    if whole.width <= width:
-        return [whole]
-    return [_accuracies(item, records, [name]) for name in sets]
-
-
-def _missing(names: Sequence[str], of: int) -> str:
-    if not names:
-        return ""
-    told = [
-        f"{SETS.get(s, s)} {NAMES.get(v, v)}".strip()
-        for s, _, v in (n.partition(" ") for n in names)
-    ]
-    few = f" ({', '.join(told)})" if len(told) <= FEW else ""
-    return f"{len(names)} of {of} runs are missing{few}: the same command goes on where it stopped"
-
-
-def show(folder: Path, records: Sequence[Record], console: Console) -> list[Path]:
-    """Print each item as tables, with a note of what was not run, and draw its figure."""
-    drawn = []
-    held = arrays_of(folder, PAPER)
-    for item, tasks in held.arrays.items():
-        mine = [r for r in records if r.item == item]
-        missing = held.missing[item]
-        title = f"\n[bold]{heading(PAPER, item)}[/]: {PAPER.items[item].about}"
-        console.print(title, highlight=False)
-        for grid in _grids(item, mine, held.sets, console.width):
-            console.print(grid.table())
-        for note in (LEGEND.get(item), _missing(missing, len(missing) + len(tasks))):
-            if note:
-                console.print(note, style="dim", highlight=False)
-        if item in DRAW and tasks:
-            drawn.append(save(DRAW[item](tasks), folder / f"{item}.png"))
-    return drawn
-
-
-def markdown(item: str, records: Sequence[Record]) -> list[str]:
-    """An item as lines of Markdown, of the data sets that were run."""
-    sets = [name for name in SETS if any(r.dataset == name for r in records)]
-    lines = [f"## {heading(PAPER, item)}", "", f"{PAPER.items[item].about}.", ""]
-    if item in LEGEND:
-        lines += [f"{LEGEND[item]}.", ""]
-    return lines + [line for grid in _grids(item, records, sets, PAGE) for line in grid.lines()]
+    return [Grid([records[0].metric, *columns], laid)]

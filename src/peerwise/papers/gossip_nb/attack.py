@@ -15,13 +15,11 @@ import numpy as np
 
 from peerwise.core import Array, Shard
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.papers.gossip_nb.trials import Problem, problem
 from peerwise.methods.gossip_nb import release
 from peerwise.methods.robust_nb import ATTACKS, RULES, aggregate, corrupt, relative
 from peerwise.models.family import Model
 from peerwise.models.naive_bayes import naive_bayes
-
-__all__ = ["attack"]
+from peerwise.papers.gossip_nb.trials import Problem, problem
 
 SUM = "sum"  # what Federated naive Bayes does
 
@@ -64,7 +62,7 @@ def attack(
     cases = [
         (share, kind) for share in shares for kind in (kinds if round(share * nodes) else ["none"])
     ]
-    found = np.empty((trials, len(cases), len(rules)))
+    accuracy = np.empty((trials, len(cases), len(rules)))
     with jax.enable_x64(True):
         draw = jax.jit(jax.vmap(release(model, epsilon=epsilon, **options)))
         x_test, y_test = jnp.asarray(task.x_test), jnp.asarray(task.y_test)
@@ -76,7 +74,7 @@ def attack(
                 bad = jnp.arange(nodes) < round(share * nodes)  # shards are in random order
                 for j, rule in enumerate(rules):
                     score = _compiled(model, kind, rule, trim, fewest)
-                    found[trial, i, j] = score(lies, stats, bad, phi, y_test)
+                    accuracy[trial, i, j] = score(lies, stats, bad, phi, y_test)
     return [
         {
             "task": task.name,
@@ -86,8 +84,8 @@ def attack(
             "kind": kind,
             "rule": rule,
             "trials": trials,
-            "accuracy": float(found[:, i, j].mean()),
-            "std": float(found[:, i, j].std()),
+            "accuracy": float(accuracy[:, i, j].mean()),
+            "std": float(accuracy[:, i, j].std()),
         }
         for i, (share, kind) in enumerate(cases)
         for j, rule in enumerate(rules)
@@ -123,8 +121,8 @@ def _compiled(
             s = sent(key, stats, bad).sum(0)
         else:
             shares, sizes = relative(stats)
-            said = sent(key, shares, bad)
-            s = aggregate(model, said, sizes, rule=rule, trim=trim, fewest=fewest)
+            heard = sent(key, shares, bad)
+            s = aggregate(model, heard, sizes, rule=rule, trim=trim, fewest=fewest)
         guess = jnp.matmul(phi, model.theta(s).weight.T).argmax(1)
         return (guess == y).mean()
 

@@ -1,27 +1,14 @@
-"""What the Gossip-NB paper claims, and whether it held here; and the grid of its experiments."""
+"""What the Gossip-NB paper claims, and whether it held here."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from peerwise.papers.gossip_nb.items import EPSILONS, NODES, SETS
 from peerwise.study.results import Claim, Record
-
-__all__ = ["EPSILONS", "NODES", "SETS", "claims"]
-
-# Privacy budgets: half decades.
-EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]
-NODES = (1, 10, 100, 1000)  # sizes of the network
-# The paper's six data sets: its name -> ours.
-SETS = {
-    "Accelerometer": "accelerometer",
-    "Adult": "adult",
-    "Congressional Voting": "congressional_voting",
-    "Mushroom": "mushroom",
-    "Skin Segmentation": "skin",
-    "SPECT Heart": "spect_heart",
-}
 
 
 def _table(records: list[Record], item: str) -> dict[tuple[str, str, Any], float]:
@@ -37,7 +24,7 @@ def _claim(name: str, claim: str, rule: str, ours: str, paper: str, held: Any) -
 
 
 def claims(records: list[Record]) -> list[Claim]:
-    """The paper's claims, each held or not with the numbers."""
+    """The paper's claims, each marked held or not, with the numbers behind it."""
     two, clamped = _table(records, "figure-2"), _table(records, "clamping")
     checks: list[Callable[[], Claim | None]] = [
         lambda: _approaches(two),
@@ -50,13 +37,11 @@ def claims(records: list[Record]) -> list[Claim]:
         lambda: _gossip_meets_federated(records),
         lambda: _std_last(records),
     ]
-    made = []
+    claimed = []
     for check in checks:
-        try:
-            made.append(check())
-        except KeyError:  # a number that it needs could not be had: it is not measured
-            continue
-    return [c for c in made if c is not None]
+        with suppress(KeyError):  # a number that it needs could not be had: it is not measured
+            claimed.append(check())
+    return [claim for claim in claimed if claim is not None]
 
 
 def _approaches(two: dict[Any, float]) -> Claim | None:

@@ -8,32 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import coo_array
 
-from peerwise import metrics, topology
+from peerwise import learner, metrics, topology
+from peerwise.methods.gossip_nb import federated_nb, gossip_nb, never_silent, release
+from peerwise.models.family import Model
 from peerwise.papers.gossip_nb import trials as gossip_trials
 from peerwise.papers.gossip_nb.attack import attack
 from peerwise.papers.gossip_nb.trials import Problem, problem
-from peerwise.experiments.job import run
-from peerwise.experiments.setting import Setting
-from peerwise.methods.gossip_nb import federated_nb, gossip_nb, never_silent, release
-from peerwise.models.family import Model
+from peerwise.papers.items import Arrays, Description
 from peerwise.privacy.budget import Queries
 from peerwise.shards import Shards, pack
 from peerwise.simulate import simulate
 
-__all__ = [
-    "accuracy",
-    "attacked",
-    "bias",
-    "central",
-    "clamping",
-    "gossip",
-    "private_calibration",
-    "sensitivity",
-    "skewed",
-    "threshold",
-]
-
-Arrays = dict[str, np.ndarray]
 PARAMETERS = 12  # of each kind that are followed over the iterations
 
 
@@ -41,24 +26,26 @@ def accuracy(
     data: str, nodes: int, epsilons: list[float], trials: int, sizes: str = "equal", seed: int = 0
 ) -> Arrays:
     """Figures 2 and 4: Federated naive Bayes [epsilons, trials]."""
-    found = gossip_trials.federated(problem(data), nodes, epsilons, trials, sizes=sizes, seed=seed)
-    return found._asdict()
+    measured = gossip_trials.federated(
+        problem(data), nodes, epsilons, trials, sizes=sizes, seed=seed
+    )
+    return measured._asdict()
 
 
 def central(data: str, epsilons: list[float], trials: int, seed: int = 0) -> Arrays:
     """Figure 2: the centralised baseline [epsilons, trials], and naive Bayes without noise."""
     task = problem(data)
-    found = gossip_trials.vaidya(task, epsilons, trials, seed=seed)
+    measured = gossip_trials.vaidya(task, epsilons, trials, seed=seed)
     plain = gossip_trials.vanilla(task)
-    return {**found._asdict(), "vanilla": np.array(plain)}
+    return {**measured._asdict(), "vanilla": np.array(plain)}
 
 
 def clamping(data: str, nodes: int, epsilons: list[float], trials: int, seed: int = 0) -> Arrays:
     """Accuracy when nodes make their counts positive before sending, as the authors' code does."""
-    found = gossip_trials.federated(
+    measured = gossip_trials.federated(
         problem(data), nodes, epsilons, trials, clamp_at_node=True, seed=seed
     )
-    return found._asdict()
+    return measured._asdict()
 
 
 def sensitivity(data: str, nodes: list[int], trials: int, seed: int = 0) -> Arrays:
@@ -69,7 +56,7 @@ def sensitivity(data: str, nodes: list[int], trials: int, seed: int = 0) -> Arra
     rng = np.random.default_rng(seed)
     classes = queries.classes
     whole = np.stack([x[task.y == c].max(0) for c in range(classes)])  # [c, d]
-    found = {}
+    quantiles = {}
     for n in nodes:
         ratios = []
         for _ in range(trials):
@@ -78,8 +65,8 @@ def sensitivity(data: str, nodes: list[int], trials: int, seed: int = 0) -> Arra
             top = np.zeros((n * classes, x.shape[1]))
             np.maximum.at(top, place, x[order])
             ratios.append((top.reshape(n, classes, -1) / np.maximum(whole, 1e-300)).ravel())
-        found[f"n{n}"] = np.quantile(np.concatenate(ratios), np.linspace(0, 1, 101))
-    return found
+        quantiles[f"n{n}"] = np.quantile(np.concatenate(ratios), np.linspace(0, 1, 101))
+    return quantiles
 
 
 def _log_uniform_sizes(rng: np.random.Generator, rows: int) -> np.ndarray:
@@ -119,7 +106,7 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
     queries = Queries(task.schema.cardinalities, len(task.schema.classes))
     with jax.enable_x64(True):
         features = np.asarray(task.model.features(jnp.asarray(task.x)))
-    told: dict[str, list[np.ndarray]] = {k: [] for k in ("sizes", "budgets", "errors")}
+    nodes: dict[str, list[np.ndarray]] = {k: [] for k in ("sizes", "budgets", "errors")}
     curves: dict[str, list[np.ndarray]] = {k: [] for k in ("kept", "limits", "accuracy")}
     for r in range(runs):
         rng = np.random.default_rng([seed, r])
@@ -137,14 +124,14 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
         total = (exact + noise)[least].cumsum(0)
         kept = np.unique(np.geomspace(1, len(sizes), 24).round().astype(int))
         with jax.enable_x64(True):
-            found = np.asarray(_scorer(data)(jnp.asarray(total[np.resize(kept - 1, 24)])))
-        told["sizes"].append(sizes.astype(float))
-        told["budgets"].append(budgets)
-        told["errors"].append(errors)
+            scores = np.asarray(_scorer(data)(jnp.asarray(total[np.resize(kept - 1, 24)])))
+        nodes["sizes"].append(sizes.astype(float))
+        nodes["budgets"].append(budgets)
+        nodes["errors"].append(errors)
         curves["kept"].append(kept.astype(float))
         curves["limits"].append(errors[least][kept - 1])
-        curves["accuracy"].append(found[: len(kept)])
-    return {k: _padded(v) for k, v in {**told, **curves}.items()}
+        curves["accuracy"].append(scores[: len(kept)])
+    return {k: _padded(v) for k, v in {**nodes, **curves}.items()}
 
 
 def _node_sums(
@@ -195,14 +182,14 @@ def _released(draw: Any, shards: Shards, seed: int) -> tuple[np.ndarray, dict[st
 
 def _followed(model: Model, s: Any) -> dict[str, Any]:
     """Some parameters of each kind, for Figure 7."""
-    told = model.describe(s)
-    kinds = {"prior": told["prior"]}
-    if told.get("prob"):
-        cells = [table.reshape(-1) for table in told["prob"].values()]
+    parameters = model.describe(s)
+    kinds = {"prior": parameters["prior"]}
+    if parameters.get("prob"):
+        cells = [table.reshape(-1) for table in parameters["prob"].values()]
         kinds["category"] = jnp.concatenate(cells)[:PARAMETERS]
-    if "mean" in told and told["mean"].size:
-        kinds["mean"] = told["mean"].reshape(-1)[:PARAMETERS]
-        kinds["std"] = jnp.sqrt(told["var"]).reshape(-1)[:PARAMETERS]
+    if "mean" in parameters and parameters["mean"].size:
+        kinds["mean"] = parameters["mean"].reshape(-1)[:PARAMETERS]
+        kinds["std"] = jnp.sqrt(parameters["var"]).reshape(-1)[:PARAMETERS]
     return kinds
 
 
@@ -211,7 +198,7 @@ def gossip(
     nodes: int,
     epsilon: float,
     rounds: int,
-    counter: str = "printed",
+    counter: Any = "printed",
     test_rows: int = 16_281,
     clamp_at_node: bool = False,
     seed: int = 0,
@@ -228,7 +215,7 @@ def gossip(
         metrics.errors("test", task.x_test[rows], task.y_test[rows]), _parameters_of(model)
     )
     ours = simulate(
-        gossip_nb(model, counter=counter, released=draw),
+        gossip_nb(model, draw, counter=counter),
         shards,
         topology.pushes(nodes, rounds=rounds, seed=seed),
         rounds,
@@ -238,7 +225,7 @@ def gossip(
         precision="float64",
     ).history["adapt"]
     theirs = simulate(
-        federated_nb(model, released=draw),
+        federated_nb(model, draw),
         shards,
         topology.server(nodes),
         1,
@@ -247,13 +234,13 @@ def gossip(
         precision="float64",
     ).history["adapt"]
     quartiles = [25, 50, 75]
-    found = {"accuracy": 1 - np.asarray(ours["test_error"])}
-    found["federated"] = 1 - np.asarray(theirs["test_error"])[0, :1]
+    arrays = {"accuracy": 1 - np.asarray(ours["test_error"])}
+    arrays["federated"] = 1 - np.asarray(theirs["test_error"])[0, :1]
     for kind in ("prior", "category", "mean", "std"):
         if kind in ours:
-            found[kind] = np.nanpercentile(np.asarray(ours[kind]), quartiles, axis=1)
-            found[f"federated_{kind}"] = np.asarray(theirs[kind])[0, 0]
-    return found
+            arrays[kind] = np.nanpercentile(np.asarray(ours[kind]), quartiles, axis=1)
+            arrays[f"federated_{kind}"] = np.asarray(theirs[kind])[0, 0]
+    return arrays
 
 
 class _Parameters:  # equal for equal models: one program
@@ -276,45 +263,16 @@ def _parameters_of(model: Model) -> Any:
     return jax.tree_util.Partial(_Parameters(model))
 
 
-def skewed(
-    data: str, partition: str, epsilon: float | None, method: str, seed: int = 0, reps: int = 3
-) -> Arrays:
-    """Test error of a method on 50 nodes whose rows are dealt by a partition."""
-    setting = Setting(
-        data=data,
-        typing="manifest",
-        nodes=50,
-        rows=100,
-        partition=partition,
-        method=method,
-        epsilon=epsilon,
-        topology="complete",
-        push=method == "gossip_nb",
-        rounds=64,
-        repetitions=reps,
-        seed=seed,
-        test_rows=4000,
-    )  # type: ignore[call-arg]
-    return {"error": run(setting).values["test_error"][:, -1]}
-
-
-def private_calibration(
-    data: str, method: str, epsilon: float | None, rounds: int = 16, seed: int = 0, reps: int = 3
-) -> Arrays:
-    """Test error of private CRC, or of Federated naive Bayes, at a budget; 50 nodes of 400 rows."""
-    options: dict[str, Any] = {"lr": 0.2, "clip": 3.0, "rounds": rounds, "seed": seed}
-    setting = Setting(
-        data=data, nodes=50, rows=400, method=method, epsilon=epsilon, topology="regular",
-        topology_options={"k": 6}, repetitions=reps, test_rows=4000, **options,
-    )  # fmt: skip
-    return {"error": run(setting).values["test_error"][:, -1]}
+def errors(description: Description) -> Arrays:
+    """Test error of every node after the last round, [repetitions, nodes]."""
+    return {"error": learner.run(learner.cell(description)).values["test_error"][:, -1]}
 
 
 def attacked(data: str, nodes: int, trials: int, epsilon: float | None, seed: int = 0) -> Arrays:
     """Accuracy under attack, by rule, kind and share of attackers; see `gossip_attack`."""
     budget = np.inf if epsilon is None else epsilon
-    told = attack(data, nodes=nodes, trials=trials, epsilon=budget, seed=seed)
-    return {k: np.array([record[k] for record in told]) for k in told[0]}
+    records = attack(data, nodes=nodes, trials=trials, epsilon=budget, seed=seed)
+    return {k: np.array([record[k] for record in records]) for k in records[0]}
 
 
 def bias(data: str, nodes: int, epsilon: float, trials: int, seed: int = 0) -> Arrays:

@@ -13,18 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise import data
+from peerwise import data, partition
 from peerwise.core import Array
 from peerwise.errors import BadData
 from peerwise.methods.gossip_nb import CLAMP, clamped, never_silent
 from peerwise.models.family import Model, statistics
 from peerwise.models.naive_bayes import naive_bayes
-from peerwise.partition import SIZES
 from peerwise.privacy.budget import Queries
 from peerwise.privacy.mechanism import laplace, summed_laplace
 
-__all__ = ["Problem", "Trials", "federated", "problem", "vaidya", "vanilla"]
-
+SIZES: dict[str, Callable[..., np.ndarray]] = {  # how many rows each node has
+    "uniform": partition.uniform_sizes,
+    "exponential": partition.exponential_sizes,
+}
 MEMORY = 256 * 2**20  # bytes that a chunk of trials may take
 SPLIT_SEED = 42  # of the sets that come without a split, as in the paper
 
@@ -76,8 +77,8 @@ class Trials(NamedTuple):
 
 def _score(model: Model, s: Array, phi: Array, y: Array) -> tuple[Array, Array]:
     """Accuracy and balanced accuracy of the model that statistics make."""
-    said = jnp.matmul(phi, model.theta(s).weight.T).argmax(1)
-    right = (said == y).astype(phi.dtype)
+    guess = jnp.matmul(phi, model.theta(s).weight.T).argmax(1)
+    right = (guess == y).astype(phi.dtype)
     each = jax.ops.segment_sum(right, y, model.classes)
     count = jax.ops.segment_sum(jnp.ones_like(right), y, model.classes)
     there = count > 0
@@ -118,11 +119,11 @@ def _compiled(model: Model, nodes: int, clamp: bool) -> Callable[..., Any]:
                 place = owner * model.classes + y
                 own = jax.ops.segment_sum(features, place, nodes * model.classes)
                 own = own.reshape(nodes, model.classes, -1)
-                made = jax.lax.map(lambda b: clamped(own + noise * b, queries).sum(0), scale)
+                sums = jax.lax.map(lambda b: clamped(own + noise * b, queries).sum(0), scale)
             else:
                 exact = jax.ops.segment_sum(features, y, model.classes)
-                made = exact[None] + noise[None] * scale[:, None, None]
-            return jax.lax.map(lambda s: _score(model, s, phi, y_test), made)
+                sums = exact[None] + noise[None] * scale[:, None, None]
+            return jax.lax.map(lambda s: _score(model, s, phi, y_test), sums)
 
         return jax.lax.map(trial, (keys, owners))
 
@@ -140,7 +141,7 @@ def _owners(rng: np.random.Generator, kind: str, nodes: int, rows: int, trials: 
     def one() -> np.ndarray:
         if kind == "equal":
             return rng.permutation(equal)
-        return rng.permutation(np.repeat(names, SIZES[kind](rng, nodes, rows, minimum=2)))
+        return rng.permutation(np.repeat(names, SIZES[kind](rng, nodes, rows, 2)))
 
     return np.stack([one() for _ in range(trials)])
 
@@ -171,15 +172,15 @@ def federated(
         key = jax.random.key(seed)
         held = x.size * 8 * 2 + nodes * model.classes * model.size * 8 * (4 if clamp_at_node else 1)
         chunk = int(np.clip(MEMORY // max(held, 4 * len(y)), 1, 50))
-        found = []
+        scores = []
         for start in range(0, trials, chunk):
             count = min(chunk, trials - start)
             keys = jax.vmap(partial(jax.random.fold_in, key))(start + jnp.arange(count))
             owners = jnp.asarray(_owners(rng, sizes, nodes, len(y), count))
-            found.append(jax.device_get(run(keys, owners, (x, y, features), phi, y_test, scale)))
+            scores.append(jax.device_get(run(keys, owners, (x, y, features), phi, y_test, scale)))
             if progress is not None:
                 progress(start + count)
-        accuracy, balanced = (np.concatenate([f[i] for f in found]).T for i in (0, 1))
+        accuracy, balanced = (np.concatenate([f[i] for f in scores]).T for i in (0, 1))
     return Trials(accuracy, balanced)
 
 
@@ -189,8 +190,8 @@ def vanilla(task: Problem) -> tuple[float, float]:
         model = task.model
         s = statistics(model, jnp.asarray(task.x), jnp.asarray(task.y), jnp.ones(len(task.y)))
         phi = model.features(jnp.asarray(task.x_test))
-        found = _score(model, s, phi, jnp.asarray(task.y_test))
-        return float(found[0]), float(found[1])
+        scores = _score(model, s, phi, jnp.asarray(task.y_test))
+        return float(scores[0]), float(scores[1])
 
 
 @cache
@@ -212,9 +213,9 @@ def _vaidya_compiled(model: Model) -> Callable[..., Any]:
             mean_ = mean + laplace(means, scale * reach, s.dtype)
             var_ = var + laplace(spreads, scale * jnp.sqrt(rows) * reach, s.dtype)
             var_ = jnp.maximum(var_, 1e-6)
-            made = kept.at[:, queries.first].set(kept[:, :1] * mean_)
-            made = made.at[:, queries.second].set(kept[:, :1] * (var_ + mean_**2))
-            return _score(model, made, phi, y)
+            private = kept.at[:, queries.first].set(kept[:, :1] * mean_)
+            private = private.at[:, queries.second].set(kept[:, :1] * (var_ + mean_**2))
+            return _score(model, private, phi, y)
 
         return jax.lax.map(lambda key: jax.lax.map(lambda c: one((key, c)), b), keys)
 
@@ -242,5 +243,5 @@ def vaidya(task: Problem, epsilons: Any, trials: int, *, seed: int = 0) -> Trial
         phi = model.features(jnp.asarray(task.x_test))
         run = _vaidya_compiled(model)
         rows = jnp.asarray(float(len(y)))
-        found = jax.device_get(run(keys, s, reach, rows, phi, jnp.asarray(task.y_test), scale))
-    return Trials(found[0].T, found[1].T)
+        scores = jax.device_get(run(keys, s, reach, rows, phi, jnp.asarray(task.y_test), scale))
+    return Trials(scores[0].T, scores[1].T)

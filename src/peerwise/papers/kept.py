@@ -1,0 +1,61 @@
+"""What a run folder of a paper of tasks has kept."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from peerwise.errors import BadFile
+from peerwise.papers.items import Arrays, Scale, TaskPaper
+from peerwise.papers.reproduce import tasks_of
+from peerwise.study.tasks import kept
+
+
+class Kept(NamedTuple):
+    """What the tasks of a run gave, by item and name, and which of them were not run."""
+
+    arrays: dict[str, dict[str, Arrays]]
+    missing: dict[str, list[str]]  # item -> names of tasks
+
+
+class _Config(NamedTuple):
+    """What a reproduction was asked for."""
+
+    paper: str
+    items: list[str]
+    sets: list[str]
+    scale: Scale
+
+
+def _config(folder: Path) -> _Config:
+    try:
+        config: dict[str, Any] = tomllib.loads((folder / "config.toml").read_text())
+        names = [str(name).partition("/") for name in config["items"]]
+        scale = Scale(config["quick"], config.get("trials"))
+        return _Config(names[0][0], [item for _, _, item in names], config["datasets"], scale)
+    except (OSError, LookupError, tomllib.TOMLDecodeError) as error:
+        raise BadFile(f"{folder / 'config.toml'} is damaged: {error}; run it again") from None
+
+
+def paper_of(folder: Path) -> str:
+    """The name of the paper that a run reproduces, also where no number came of it yet."""
+    return _config(folder).paper
+
+
+def arrays_of(folder: Path, paper: TaskPaper) -> Kept:
+    """What was run of a reproduction; a task that several items show is read once."""
+    asked = _config(folder)
+    if unknown := [item for item in asked.items if item not in paper.items]:
+        raise BadFile(f"{folder / 'config.toml'} names {unknown[0]}, which {paper.name} has not")
+    wanted = tasks_of(paper, asked.items, asked.sets, asked.scale)
+    every = {task.key: task for tasks in wanted.values() for task in tasks.values()}
+    read = {key: kept(folder / "cells", task) for key, task in every.items()}
+    done: dict[str, dict[str, Arrays]] = {item: {} for item in wanted}
+    missing: dict[str, list[str]] = {item: [] for item in wanted}
+    for item, tasks in wanted.items():
+        for name, task in tasks.items():
+            arrays = read[task.key]
+            if arrays is None:
+                missing[item].append(name)
+            else:
+                done[item][name] = arrays
+    return Kept(done, missing)

@@ -1,0 +1,272 @@
+"""What a charter describes: the sections of a run file that say what is learnt, as peers need them.
+
+A description may name code of its author (`module:function`). Reading a charter never imports it;
+a site that trusts it says so, and only then the description is checked as a whole.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from peerwise.data import Schema
+from peerwise.declare import Varies, canonical, declared, filled, find
+from peerwise.errors import BadSetting
+from peerwise.learner import Cell, cell, expand, offered
+from peerwise.learner.sections import NAMED, SECTIONS
+from peerwise.learner.world import is_plain
+from peerwise.methods.private_crc import noise_multiplier
+from peerwise.models.registry import first_phase
+from peerwise.names import entries
+from peerwise.peer.terms import BudgetTerms, LimitTerms
+from peerwise.privacy.composition import Charge, renyi
+from peerwise.privacy.release import PRIVATE
+
+DESCRIPTION = ("method", "model", "net", "privacy", "run")
+RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
+_SIMULATED = {"data": "rows are each node's own", "split": "rows are each node's own",
+              "network": "who talks to whom stands in [nodes.NAME]"}  # fmt: skip
+_PLACES = {"server": "a server", "pooled": "all rows at one place"}
+# where the keys of a charter of 0.6 stand now
+_ROUNDS = {"count": "[run] rounds", "seed": "[run] seed"}
+_METHOD = {
+    "method": "[method] name", "model": "[model] name", "model_options": "[model]",
+    "net": "[net] name", "net_init": "[net] init", "method_options": "[method]",
+    "weigh": "[method] rule", "precision": "[run] precision", "rounds": "[run] rounds",
+    "seed": "[run] seed", "common_start": '[method] start = "common"',
+    **{key: f"[privacy] {key}" for key in SECTIONS["privacy"]},
+}  # fmt: skip
+
+
+def as_written(given: Any) -> Any:
+    """A value as TOML gives it back: lists for tuples, and no key without a value."""
+    if isinstance(given, Mapping):
+        return {key: as_written(value) for key, value in given.items() if value is not None}
+    return [as_written(value) for value in given] if isinstance(given, list | tuple) else given
+
+
+def own_code(given: Any) -> tuple[str, ...]:
+    """Every `module:function` that a description names, each once."""
+    if isinstance(given, str):
+        return (given,) if ":" in given else ()
+    inner = given.values() if isinstance(given, Mapping) else given
+    if not isinstance(given, Mapping | list | tuple):
+        return ()
+    return tuple(dict.fromkeys(name for value in inner for name in own_code(value)))
+
+
+def _table(section: str, given: Any) -> dict[str, Any]:
+    """A section as a table, also where it was written in its short form."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    return {"name" if section in NAMED else next(iter(SECTIONS[section])): given}
+
+
+def check_moved(raw: Mapping[str, Any]) -> None:
+    """Refuse a key that stands elsewhere now, and one that is of simulations."""
+    for section, why in _SIMULATED.items():
+        if section in raw:
+            raise BadSetting(f"[{section}] is of simulations; remove it: {why}")
+    if "rounds" in raw:
+        given = raw["rounds"] if isinstance(raw["rounds"], Mapping) else {"count": raw["rounds"]}
+        places = [f"{key} is {_ROUNDS.get(key, f'[pace] {key}')}" for key in given]
+        raise BadSetting(f"[rounds] is gone: {', '.join(places) or 'take [run] and [pace]'} now")
+    if "accountant" in _table("privacy", raw.get("privacy", {})):
+        raise BadSetting(
+            "[privacy] accountant is [budget] accountant now: [budget] is the most that a node may "
+            "spend, [privacy] what the method spends"
+        )
+    method = _table("method", raw.get("method", {}))
+    name = method.get("name")
+    options = find("method", name).options if _listed(name) else {}
+    for key in method:
+        if key in _METHOD and key not in options:
+            raise BadSetting(f"[method] {key} is {_METHOD[key]} now")
+    for key in _table("run", raw.get("run", {})):
+        if key in SECTIONS["run"] and key not in RUN:
+            raise BadSetting(f"[run] {key} is of simulations; remove it")
+
+
+def _listed(name: Any) -> bool:
+    return isinstance(name, str) and name in entries("method")
+
+
+def run_of(run: Any) -> dict[str, Any]:
+    """Rounds, seed and precision, whatever the method."""
+    values = filled(SECTIONS["run"], _table("run", run), "run", sweeps=False)
+    if not values["rounds"]:
+        raise BadSetting("[run] rounds must be 1 or more, got 0")
+    return {key: values[key] for key in RUN}
+
+
+def cell_of(description: Mapping[str, Any]) -> Cell:
+    """The cell of a description whose code may be imported, if peers can run its method."""
+    name = _table("method", description["method"]).get("name")
+    if isinstance(name, str) and not offered(method := find("method", name), "peer"):
+        lacks = _PLACES.get(method.traits.place, _PLACES["pooled"])
+        raise BadSetting(
+            f"method '{name}' needs {lacks}, which a network of peers has not; take another, such "
+            "as crc or decdiff"
+        )
+    try:
+        cell(description)  # before `expand` makes many cells of what a neighbour sent
+    except Varies as varied:
+        raise one_value(varied) from None
+    return expand(description)[0]
+
+
+def one_value(varied: Varies) -> BadSetting:
+    """The error for a list where one value is expected."""
+    return BadSetting(f"{varied} is a list, and a charter is about one network; give one value")
+
+
+def adds_noise(cell: Cell) -> bool:
+    """Whether nodes release something with noise, and so spend a budget."""
+    spends = cell.method.traits.releases != "nothing" and "privacy" in cell
+    epsilon = cell["privacy"]["epsilon"] if spends else None
+    return epsilon is not None and math.isfinite(epsilon)
+
+
+def check_cell(
+    cell: Cell, schema: Schema, units: str, limits: LimitTerms, budget: BudgetTerms | None
+) -> None:
+    """Refuse a method that these nodes cannot run, or that tells more than they allow."""
+    name, table, facts = cell.method.name, cell["method"], cell.method.facts
+    if "net" in facts and schema.missing:
+        raise BadSetting(
+            f"{name} trains neural networks, which cannot use missing values; set missing = false"
+        )
+    without = "rows" in cell.method.optional and table.get("m0", True) is not None
+    if "rows" in facts and limits.rows is None and not without:
+        instead = "; or give method.m0" if "m0" in table else ""
+        raise BadSetting(
+            f"{name} needs limits.rows, the rows in the whole network as agreed{instead}"
+        )
+    if units == "agree" and budget is not None:
+        raise BadSetting(
+            'units = "agree" finds center and scale by exact sums, which tell more than [budget] '
+            'allows; set units = "given" and give center and scale'
+        )
+    if units == "agree" and is_plain(cell):
+        raise BadSetting(
+            f'{cell["model"]["name"]} is about numbers as they are; set units = "given" and leave '
+            "center and scale out"
+        )
+    spends = "privacy" in cell and cell["privacy"]["epsilon"] is not None
+    if spends and cell.method.traits.releases == "nothing":
+        raise BadSetting(
+            f"{name} does not declare what it releases, and [privacy] gives it epsilon: remove it, "
+            'or declare the method with releases = "once"'
+        )
+    if adds_noise(cell):
+        _check_noise(cell, schema)
+        _check_budget(cell, budget)
+    elif budget is not None:
+        private = [
+            n for n, d in declared("method").items()
+            if d.traits.releases != "nothing" and offered(d, "peer")
+        ]  # fmt: skip
+        raise BadSetting(
+            f"{name} as given adds no noise, so that a budget would promise what it does not keep; "
+            f"leave [budget] out, or take one of {', '.join(private)} with [privacy] epsilon"
+        )
+
+
+def _check_noise(cell: Cell, schema: Schema) -> None:
+    """Refuse noise that peers cannot draw without a key, or whose size nobody knows."""
+    name, model, privacy = cell.method.name, cell["model"]["name"], cell["privacy"]
+    if model not in PRIVATE:
+        raise BadSetting(
+            f"{name} with noise is for statistics of {', '.join(PRIVATE)}, not of {model}"
+        )
+    if first_phase(cell["model"], schema) is not None:
+        raise BadSetting(
+            f"what {model} must agree on first is an exact sum over rows, which no budget allows"
+        )
+    each_round = cell.method.traits.releases == "each round"
+    if own_code(name) and (each_round or "draw" not in cell.method.facts):
+        raise BadSetting(
+            f"{name} draws noise from a key, which other nodes know; between peers a method of "
+            'one\'s own with a budget asks for draw and declares releases = "once"'
+        )
+    usual = SECTIONS["privacy"]
+    for key in () if each_round else ("sensitivity", "bound"):
+        if privacy[key] != usual[key].default:
+            raise BadSetting(
+                f"privacy.{key} is of simulations; peers clip to the public low and high of each "
+                "feature: remove it"
+            )
+
+
+def _check_budget(cell: Cell, budget: BudgetTerms | None) -> None:
+    epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
+    if budget is None:
+        raise BadSetting(
+            f"{cell.method.name} spends privacy.epsilon = {epsilon:g}; give a budget, as in "
+            f"[budget] epsilon = {epsilon:g}"
+        )
+    if budget.epsilon < epsilon:
+        raise BadSetting(
+            f"privacy.epsilon = {epsilon:g} is more than budget.epsilon = {budget.epsilon:g}; "
+            "lower the one or raise the other"
+        )
+    if cell.method.traits.releases != "each round":
+        return
+    if budget.delta < delta:
+        raise BadSetting(
+            f"privacy.delta = {delta:g} is more than budget.delta = {budget.delta:g}; lower the "
+            "one or raise the other"
+        )
+    if budget.accountant == "rdp":
+        rounds = cell["run"]["rounds"]
+        multiplier = noise_multiplier(epsilon, delta, rounds)
+        total = renyi([Charge(epsilon, delta, multiplier)] * rounds, budget.delta).epsilon
+        if total > budget.epsilon:
+            raise BadSetting(
+                f"{rounds} rounds cost epsilon {total:.4g} by the accountant rdp, more than "
+                f'budget.epsilon = {budget.epsilon:g}; raise it, or take "basic", which pays for '
+                "all rounds at once"
+            )
+
+
+def tables_of(description: Mapping[str, Any], cell: Cell | None) -> dict[str, dict[str, Any]]:
+    """Every section as a table, with all defaults unless it names code of its author.
+
+    The same at a site that allows that code and at one that does not.
+    """
+    if cell is not None and not own_code(description):
+        tables = {name: dict(cell[name]) for name in DESCRIPTION if name in cell}
+        return {**tables, "run": {key: cell["run"][key] for key in RUN}}
+    return {name: _full(name, description.get(name, {})) for name in (*description, "run")}
+
+
+def _full(section: str, given: Any) -> dict[str, Any]:
+    if section == "run":
+        return run_of(given)
+    table = _table(section, given)
+    if section not in NAMED:
+        return filled(SECTIONS[section], table, section, sweeps=False)
+    return table if own_code(table) else dict(canonical(section, table, (section,), sweeps=False))
+
+
+def choices(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the tables choose other than the defaults, by dotted key.
+
+    Defaults are left out, so that an option that is new does not part old and new nodes.
+    """
+    usual: dict[str, Any] = {}
+    for section, table in tables.items():
+        if section not in NAMED:
+            usual |= {f"{section}.{key}": o.default for key, o in SECTIONS[section].items()}
+        elif not own_code(table):
+            defaults = canonical(section, table["name"], sweeps=False)
+            usual |= flat(section, {**defaults, "name": None})
+    absent = object()
+    return {key: v for key, v in flat("", tables).items() if usual.get(key, absent) != v}
+
+
+def flat(name: str, value: Any) -> dict[str, Any]:
+    """Nested tables by dotted keys."""
+    if not isinstance(value, Mapping):
+        return {name: value}
+    inner = (flat(f"{name}.{key}" if name else key, v) for key, v in value.items())
+    return {key: v for part in inner for key, v in part.items()}

@@ -1,0 +1,149 @@
+"""Every listed name runs: through `peerwise run`, and every method through walk and peers, too."""
+
+import json
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+
+from helpers import command
+from peerwise.declare import find
+from peerwise.learner import World, assemble, cell, drawn, offered
+from peerwise.names import KINDS, entries
+from peerwise.node import Node
+from peerwise.simulate import simulate
+from peerwise.walk import walk
+
+ROUNDS = 2
+RUN = {"rounds": ROUNDS, "repetitions": 1}
+SMALL = {"data": "wine", "split": {"nodes": 4, "rows": 20}, "run": RUN}
+# rows that a thing can be about, where wine's are not
+DATA = {"bernoulli": "binary.csv", "multinomial": "digits"}
+IMAGES = ("cnn", "cnn_dropout", "lenet")
+# options without which a thing means nothing
+OPTIONS = {
+    "trace": {"source": "trace.csv"},
+    "both": {"channels": [{"name": "erasure", "q": 0.8}, "delay"]},
+    "small_world": {"k": 2},
+    "regular": {"k": 2},
+    "erdos_renyi": {"p": 0.7},
+    "zipf": {"gini": [0.0, 1.0], "largest": 10},
+    "dirichlet_by_class": {"least": 1, "alpha": 5.0},
+    "concept_shift": {"strength": 0.5},
+}
+# who uses a rule: statistics, or posteriors
+RULED_BY = {"alpha_barycenter": "ba_bfl", "barycenter": "ba_bfl", "full_barycenter": "ba_bfl"}
+
+
+def describe(kind, name):
+    """A small description in which something of a kind is used."""
+    table = {"name": name, **OPTIONS.get(name, {})}
+    if kind in ("method", "model"):
+        given = {**SMALL, kind: table}
+        return {**given, "data": {"source": DATA[name], "target": "y"}} if name in DATA else given
+    if kind == "net":
+        return {
+            **SMALL,
+            "data": "digits" if name in IMAGES else "wine",
+            "net": table,
+            "method": "decavg",
+        }
+    if kind == "rule":
+        return {**SMALL, "method": {"name": RULED_BY.get(name, "crc"), "rule": table}}
+    if kind == "loss":
+        return {**SMALL, "method": {"name": "decavg", "loss": table}}
+    if kind in ("topology", "channel"):
+        return {**SMALL, "network": {"topology": "ring", kind: table}}
+    if kind in ("partition", "sizes", "shift"):
+        return {**SMALL, "split": {**SMALL["split"], kind: table}}
+    return {**SMALL, "run": {**RUN, "metrics": [table]}}
+
+
+NAMES = [(kind, name) for kind in KINDS for name in entries(kind)]
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """An empty folder with the files that some names need."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    rng = np.random.default_rng(0)
+    binary = pd.DataFrame(rng.integers(0, 2, (120, 3)), columns=list("abc"))
+    binary.assign(y=rng.integers(0, 2, 120)).to_csv("binary.csv", index=False)
+    rounds, src = np.divmod(np.arange(8), 4)
+    trace = pd.DataFrame({"round": rounds + 1, "src": src, "dst": (src + 1) % 4})
+    trace.to_csv("trace.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda part: part)
+def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
+    described = describe(kind, name)
+    if (kind, name) == ("model", "multinomial"):
+        described["data"] = "digits"
+    (folder / "small.toml").write_text(tomli_w.dumps(described))
+    code, out, err = command(monkeypatch, capsys)("run", "small.toml", "--workers", 1)
+    assert code == 0, out + err
+    records = json.loads((folder / "runs" / "small" / "results.json").read_text())
+    errors = [r["value"] for r in records if r["metric"] == "test_error"]
+    assert len(errors) == 1
+    assert 0 <= errors[0] <= 1
+    if kind == "metric":
+        plain = {"error", "soft_error", "log_loss", "gap"}
+        more = {r["metric"] for r in records} - {
+            f"{p}_{m}" for p in ("train", "test") for m in plain
+        }
+        assert name == "errors" or more - {"node_std", "bytes_per_link"}
+
+
+def talk(nodes, rounds):
+    """Nodes that hand each other letters: what peers do, without a network."""
+    memories = [node.begin() for node in nodes]
+    for t in range(rounds):
+        letters = [node.letters(m, t) for node, m in zip(nodes, memories, strict=True)]
+        memories = [
+            node.step(memory, t, {j: (letters[j][i], t) for j in node.wanted(t)})
+            for i, (node, memory) in enumerate(zip(nodes, memories, strict=True))
+        ]
+    return memories
+
+
+@pytest.mark.parametrize("name", entries("method"))
+def test_every_method_is_the_same_in_all_runtimes(name):
+    """simulate(exact=True), walk and, where a peer may run it, nodes that know their own rows."""
+    place = find("method", name).traits.place
+    network = {"network": "ring"} if place in ("neighbours",) else {}
+    described = cell({**SMALL, **network, "method": name})
+    world = drawn(described, 0)
+    parts = assemble(described, world)
+    rounds = described["run"]["rounds"]
+    arguments = parts.method, parts.shards, parts.links, rounds
+    oracle = walk(*arguments, channel=parts.channel)
+    ours = simulate(*arguments, channel=parts.channel, exact=True)
+    jax.tree.map(np.testing.assert_array_equal, ours.state, oracle.state)
+    if not offered(described.method, "peer") or not rounds:
+        return
+    nodes = []
+    for i, rows in enumerate(world.owned):
+        own = np.arange(len(rows))
+        alone = assemble(
+            described,
+            World(world.x[rows], world.y[rows], [own], world.schema, world.nodes, world.rows,
+                  shape=world.shape, links=parts.links),
+        )  # fmt: skip
+        nodes.append(Node(alone.method, parts.links, i, parts.shards.of(i)))
+    for i, memory in enumerate(talk(nodes, rounds)):
+        jax.tree.map(
+            lambda ours, theirs, i=i: np.testing.assert_array_equal(ours, np.asarray(theirs)[i]),
+            memory.state.value,
+            oracle.state.value,
+        )
+
+
+@pytest.mark.parametrize("name", entries("method"))
+def test_a_method_replies_if_it_says_so(name):
+    described = cell({**SMALL, "method": name})
+    method = assemble(described, drawn(described, 0)).method
+    assert (method.reply is not None) == ("replies" in described.method.traits.needs)

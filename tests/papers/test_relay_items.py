@@ -1,0 +1,97 @@
+"""Items of relay beside CRC: what they run, and when they count as reached."""
+
+import numpy as np
+import pytest
+
+from peerwise import data
+from peerwise.errors import UnknownName
+from peerwise.papers.items import Scale
+from peerwise.papers.markdown import item_lines
+from peerwise.papers.relay import items as relay
+from peerwise.papers.relay.claims import claims
+from peerwise.papers.relay.report import gap_at
+from peerwise.papers.relay.runs import learn, lied_to
+from peerwise.papers.reproduce import choose
+from peerwise.study.results import Record
+
+SETS = ["adult", "letter"]
+
+
+@pytest.mark.parametrize("item", ["gaps", "rounds", "lossy", "churn", "nodes-320"])
+def test_every_run_has_its_rc_on_the_same_rows(item, monkeypatch):
+    monkeypatch.setattr(data, "available", lambda: [{"name": s, "rows": 30_000} for s in SETS])
+    tasks = relay.ITEMS[item].tasks(SETS, Scale())
+    assert tasks
+    for name in tasks:
+        dataset, _, way, method = name.split("|")
+        ours, rc = (tasks[n].arguments["description"] for n in (name, f"{dataset}|-|{way}|rc"))
+        assert rc["method"] == {"name": "rc"}
+        assert all(ours[section] == rc[section] for section in ("data", "split", "run"))
+        assert ours["split"]["partition"] == relay.DEALT[way]
+        assert method in (*relay.METHODS, "rc")
+
+
+def test_items_are_found_by_name():
+    assert choose("relay/gaps") == (relay.PAPER, ["gaps"])
+    with pytest.raises(UnknownName, match="relay/gaps"):
+        choose("relay/gap")
+
+
+def arrays(early, late):
+    error = np.array([[early, late]])
+    return {"rounds": np.array([64, 256]), "error": error}
+
+
+DONE = {
+    "adult|-|iid|rc": arrays(0.2, 0.15),
+    "adult|tree|iid|crc": arrays(0.215, 0.2),
+    "adult|tree|iid|relay": arrays(0.22, 0.16),
+    "adult|-|p(y)|rc": arrays(0.2, 0.15),
+    "adult|tree|p(y)|crc": arrays(0.5, 0.3),
+    "adult|tree|p(y)|relay": arrays(0.3, 0.215),
+}
+
+
+def test_gaps_by_hand():
+    np.testing.assert_allclose(gap_at(DONE, "adult|tree|iid|relay", 256), [-0.04])
+    same = gap_at(DONE, "adult|tree|iid|relay", 256, same=True)
+    np.testing.assert_allclose(same, [0.01])
+    assert gap_at(DONE, "letter|tree|iid|relay", 256).size == 0
+
+
+def test_claims_name_what_is_missed():
+    records = relay.PAPER.records("gaps", DONE)
+    late, early = claims(records)
+    assert (late.held, late.ours) == (False, "1 of 2; not: adult p(y) tree (gaps) +0.015")
+    assert (early.held, early.ours) == (False, "1 of 2; not: adult iid tree (gaps) +0.005")
+    assert claims([]) == []
+    # what a figure shows of the same runs is not counted again
+    assert claims([r.model_copy(update={"item": "rounds"}) for r in records]) == []
+
+
+def test_tables_show_crc_beside_relay():
+    lines = item_lines(relay.PAPER, "gaps", relay.PAPER.records("gaps", DONE))
+    assert "| adult | .015 → .020 | .300 → .100 |" in lines
+    assert "| adult | .000 → -.040 | .100 → .015 |" in lines
+    assert any(line.startswith("| tree, iid | 9 (15) of 16 | 0 (1) of 1") for line in lines)
+
+
+def test_a_table_has_the_papers_number_where_it_has_one():
+    done = {k: v for k, v in DONE.items() if "iid" in k}
+    (crc, *_) = relay.PAPER.records("nodes-320", done)
+    assert isinstance(crc, Record)
+    assert crc.paper_value is not None
+
+
+def test_runs_give_errors_by_repetition_and_round():
+    description = {
+        "split": {"nodes": 4, "rows": 20, "test_rows": 50},
+        "method": {"name": "relay", "warm": 0.0},
+        "run": {"rounds": 4, "record": 2, "repetitions": 2},
+    }
+    honest = learn(description)
+    assert honest["error"].shape == (2, 2)
+    assert list(honest["rounds"]) == [2, 4]
+    lied = lied_to(description, push=1e4)
+    assert lied["error"].shape == (2, 2)
+    assert lied["error"][:, -1].mean() > honest["error"][:, -1].mean()
