@@ -55,7 +55,7 @@ def chosen(losses, own, alpha, quantile, heard=None):
     heard = np.ones(len(losses)) if heard is None else np.asarray(heard, float)
     note = {"loss": jnp.asarray(losses, jnp.float32)}
     inbox = Inbox(None, note, jnp.asarray(heard, jnp.float32), jnp.zeros(len(losses), jnp.int32))
-    mine, theirs = worst(alpha, quantile)({"loss": jnp.float32(own)}, inbox)
+    mine, theirs = worst(alpha, quantile).weigh({"loss": jnp.float32(own)}, inbox)
     return [*np.asarray(theirs).tolist(), float(mine)]
 
 
