@@ -344,7 +344,8 @@ def filled(
     flat: dict[str, set[str]] = {}
     for key, value in nested.items():
         name = value.get("name") if isinstance(value, Mapping) else value
-        flat[key] = _flat_options(options[key].kind or "", name) if isinstance(name, str) else set()
+        kind = options[key].kind or ""
+        flat[key] = _flat_options(kind, name, given) if isinstance(name, str) else set()
     for key, value in given.items():
         if key in options:
             continue
@@ -376,13 +377,12 @@ def _value(o: Option, value: Any, where: tuple[str, ...], sweeps: bool) -> Any:
     return None if value is None else canonical(o.kind, value, where, sweeps)
 
 
-def _flat_options(kind: str, name: str) -> set[str]:
-    """Options of a thing and of what it names by default."""
+def _flat_options(kind: str, name: str, given: Mapping[str, Any]) -> set[str]:
+    """Options of a thing and of what it names, as given flat or by default."""
     options = find(kind, name).options
+    names = {k: given.get(k, o.default) for k, o in options.items() if o.kind}
     inner = [
-        _flat_options(o.kind, o.default)
-        for o in options.values()
-        if o.kind and isinstance(o.default, str)
+        _flat_options(options[k].kind or "", n, given) for k, n in names.items() if isinstance(n, str)
     ]
     return set(options).union(*inner)
 

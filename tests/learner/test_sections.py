@@ -35,6 +35,8 @@ def test_options_of_a_nested_thing_may_be_written_flat():
     assert flat["method"]["rule"] == {"name": "worst", "alpha": 0.2, "quantile": "count"}
     deeper = cell({"method": {"name": "ba_bfl", "divergence": "w2"}})
     assert deeper["method"]["rule"]["divergence"] == "w2"
+    own = cell({"method": {"name": "ba_bfl", "weigh": "cfa", "epsilon": 0.5}})
+    assert own["method"]["rule"]["weigh"] == {"name": "cfa", "epsilon": 0.5}
     assert cell({"network": {"channel": "erasure", "q": 0.7}})["network"]["channel"]["q"] == 0.7
 
 

@@ -182,6 +182,8 @@ def trained(
     takes them; with a risk, values are {"net": weights, "t": threshold}. A message carries the
     node's data size and its last loss.
     """
+    if not training.steps:
+        training = training._replace(steps=None)
     risky = objective.get("risk") is not None
     local = trainer(net, loss, training, **objective)
 

@@ -25,7 +25,7 @@ class Training(NamedTuple):
         int | tuple[int, int],
         "local epochs a round, or a range from which every node draws its own number",
     ] = 1
-    steps: Annotated[int | None, Ge(1), "local steps a round, instead of epochs"] = None
+    steps: Annotated[int | None, Ge(0), "local steps a round, instead of epochs; 0: epochs"] = None
     batch: Annotated[int, Ge(1), "rows of a mini-batch"] = 32
     optimiser: Annotated[Literal["sgd", "adam"], "what turns gradients into steps"] = "sgd"
     momentum: Annotated[float, Ge(0), Lt(1), "momentum of sgd"] = 0.5
