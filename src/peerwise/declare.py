@@ -101,7 +101,8 @@ class Traits(NamedTuple):
     releases: Literal["nothing", "once", "each round"] = "nothing"  # how a budget is spent
     reference: bool = False  # gaps of methods that learn the same are measured to it
     plain: bool = False  # a model of numbers as they are, not standardised
-    agrees: Callable[..., Any] | None = None  # a model's first phase, see models.phases
+    agrees: Callable[..., Any] | None = None  # a model's first phase, see models.family.Phase
+    complete: bool = False  # a topology that links everybody with everybody
 
 
 class Option(NamedTuple):

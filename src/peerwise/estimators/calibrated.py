@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 
 from peerwise.core import Shard
 from peerwise.data.schema import Feature, Schema
+from peerwise.declare import find
 from peerwise.errors import BadData, BadSetting, PeerwiseError
 from peerwise.estimators.columns import as_columns, encoded, learn_schema
 from peerwise.models.algebra import Statistics
@@ -247,7 +248,8 @@ class RiskCalibratedClassifier(Tabular):
         numbers = sum(f.kind == "numeric" for f in self.schema_.features)
         counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
         few = int(counts.argmin())
-        if self.model == "qda" and counts[few] <= numbers and not (self.model_options or {}):
+        apart = self._has_covariance() and not self._built.shared  # every class has its own
+        if apart and counts[few] <= numbers and not (self.model_options or {}):
             warnings.warn(
                 f"class {self.classes_[few]} has {counts[few]} rows for {numbers} numbers: its "
                 "covariance is singular and was kept possible; consider "
@@ -255,9 +257,13 @@ class RiskCalibratedClassifier(Tabular):
                 stacklevel=4,
             )
 
+    def _has_covariance(self) -> bool:
+        """Whether the model learns how numbers vary together, which can be shrunk."""
+        return "shrinkage" in find("model", self.model).options
+
     def _check_complete(self, x: Array) -> None:
         """A covariance is learnt from rows that have all their numbers: say if they are few."""
-        if self.model not in ("qda", "lda") or not self.schema_.missing:
+        if not self._has_covariance() or not self.schema_.missing:
             return
         numbers = [i for i, f in enumerate(self.schema_.features) if f.kind == "numeric"]
         complete = int((~np.isnan(x[:, numbers]).any(1)).sum())

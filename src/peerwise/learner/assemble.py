@@ -66,7 +66,8 @@ def make_links(cell: Cell, world: World) -> Topology:
     if world.links is not None:
         links: Topology = world.links
     elif s["push"]:
-        among = n if table["name"] == "complete" else draw(world.seed)
+        everybody = find("topology", table["name"]).traits.complete
+        among = n if everybody else draw(world.seed)
         links = topology.pushes(among, rounds=max(cell["run"]["rounds"], 1), seed=world.seed)
     elif s["redraw"] is not None:
         rounds = max(cell["run"]["rounds"], 1)

@@ -68,7 +68,7 @@ def star(n: int = 50) -> Topology:
     return undirected(n, np.zeros_like(v), v)
 
 
-@declares("topology")
+@declares("topology", complete=True)
 def complete(n: int = 50) -> Topology:
     """Each node beside all others, as n (n - 1) links; `server` is the cheap way to a global mean.
 
