@@ -382,10 +382,8 @@ def _flat_options(kind: str, name: str, given: Mapping[str, Any]) -> set[str]:
     """Options of a thing and of what it names, as given flat or by default."""
     options = find(kind, name).options
     names = {k: given.get(k, o.default) for k, o in options.items() if o.kind}
-    inner = [
-        _flat_options(options[k].kind or "", n, given) for k, n in names.items() if isinstance(n, str)
-    ]
-    return set(options).union(*inner)
+    chosen = [(options[k].kind or "", n) for k, n in names.items() if isinstance(n, str)]
+    return set(options).union(*(_flat_options(*one, given) for one in chosen))
 
 
 def _unknown(

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import Data, Out, console, progress, use_data
+from peerwise.cli.peer import Allow
 from peerwise.errors import BadSetting
 
 
@@ -70,6 +71,7 @@ def predict(
     ],
     rows: Annotated[Path, typer.Argument(help="A CSV or Parquet file; columns go by name.")],
     out: Annotated[Path, typer.Option(help="Where the predictions go.")] = Path("predictions.csv"),
+    allow: Allow = None,
 ) -> None:
     """Say the class of every row of a file, and how probable each class is.
 
@@ -86,7 +88,7 @@ def predict(
 
     frame = read_frame(rows, *read_columns(rows))
     if is_model(model):
-        learnt = load_model(model)
+        learnt = load_model(model, allow or ())
         prob, classes = np.exp(learnt.log_proba(frame)), learnt.classes
     else:
         statistics = Statistics.load(model)
