@@ -26,7 +26,7 @@ def _job(n: int, hidden: tuple[int, ...]) -> tuple[Net, Method, Shards, topology
     x, y = rows_of(n * ROWS, FEATURES, CLASSES)
     net = network_of(mlp(FEATURES, CLASSES, hidden), FEATURES, CLASSES)
     shards = pack(x, y, list(np.arange(n * ROWS).reshape(n, ROWS)))
-    return net, decavg(net, **TRAINING), shards, topology.regular(n, 6)
+    return net, decavg(net, **TRAINING), shards, topology.regular(n, k=6)
 
 
 def _loop(net: Net, shards: Shards, graph: topology.Topology, rounds: int) -> Any:
