@@ -13,7 +13,7 @@ try:
     main()
 except SystemExit:
     pass
-heavy = [m for m in ("jax", "numpy", "pandas", "sklearn", "matplotlib") if m in sys.modules]
+heavy = [m for m in ("jax", "pandas", "sklearn", "matplotlib") if m in sys.modules]
 print("HEAVY", heavy)
 """
 
