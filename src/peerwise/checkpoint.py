@@ -19,13 +19,23 @@ from peerwise.core import Tree
 from peerwise.errors import BadFile
 
 
-def write_whole(path: str | Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of it."""
+def _private(path: str, flags: int) -> int:
+    """A new file that nobody else can read at any time."""
+    return os.open(path, flags | os.O_EXCL, 0o600)
+
+
+def write_whole(path: str | Path, content: bytes, private: bool = False) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it.
+
+    `private`: so that only its owner can read it.
+    """
     path = Path(path)
     draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(draft, "wb") as file:
+        if private:
+            draft.unlink(missing_ok=True)
+        with open(draft, "wb", opener=_private if private else None) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -71,16 +81,15 @@ def fingerprint(*things: Any) -> str:
     return mark.hexdigest()
 
 
-def _named(tree: Tree) -> dict[str, np.ndarray]:
-    return {
-        jax.tree_util.keystr(path): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    }
+def named_leaves(tree: Tree) -> dict[str, np.ndarray]:
+    """The arrays of a tree by their place in it, row by row: safetensors writes memory as it is."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path) or ".": np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 def save(path: str | Path, carry: Tree, rounds: int, mark: str) -> None:
     """Keep the arrays of a run that has done `rounds` rounds."""
-    write_whole(path, to_bytes(_named(carry), metadata={"rounds": str(rounds), "run": mark}))
+    write_whole(path, to_bytes(named_leaves(carry), metadata={"rounds": str(rounds), "run": mark}))
 
 
 def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:

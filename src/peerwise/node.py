@@ -78,11 +78,7 @@ class Node:
         self._network = Network(topology, self.channel, self._key)
         self.neighbours = self._network.hearers(index)
         self._blank: Letter | None = None
-        self._latest: tuple[Any, int, Message] = (
-            None,
-            -1,
-            Message(None, {}),
-        )  # state, round, message
+        self._latest: tuple[Any, int, Any] = (None, -1, None)  # state, round, message
 
     @classmethod
     def every(

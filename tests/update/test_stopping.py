@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peerwise.core import Shard
 from peerwise.models import lda, naive_bayes, statistics
 from peerwise.update import calibrate, soft_error
-from peerwise.update.stopping import calibrated
+from peerwise.update.calibrate import calibrated
 
 MODEL = naive_bayes((0, 3, 0), 3)
 

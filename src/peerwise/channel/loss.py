@@ -126,15 +126,6 @@ def keep(links: Links, kept: Array) -> Links:
     return links._replace(weight=jnp.where(kept, links.weight, jnp.zeros_like(links.weight)))
 
 
-def number(name: str, value: Any, least: float, most: float = np.inf) -> float:
-    """The value, if it is a finite number between `least` and `most`."""
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not real or not least <= value <= most or np.isinf(value):
-        ends = f"{least} or more" if np.isinf(most) else f"between {least} and {most}"
-        raise BadSetting(f"{name} must be a number, {ends}, got {value!r}")
-    return float(value)
-
-
 def _unchanged(key: Array, t: Array, links: Links) -> Links:
     return links
 

@@ -1,20 +1,22 @@
 """Good spells and bad ones: links that fail in bursts, nodes that come and go."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, Lt
 from jax.tree_util import Partial
 
-from peerwise.channel.loss import Channel, draws, keep, keys, luck, number
+from peerwise.channel.loss import Channel, draws, keep, keys, luck
 from peerwise.core import Array, Links
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
 
 BLOCK = 16  # rounds
+
+Mean: TypeAlias = Annotated[float, Ge(1), Lt(np.inf)]  # length of a spell in rounds
 
 # Two-state Markov chains as a pure function of (key, t). In every round a chain keeps its state, or
 # with probability r renews it: draws another from the stationary law, good with probability p.
@@ -41,7 +43,6 @@ class _Law(NamedTuple):
 
 def _law(names: tuple[str, str], good: float, bad: float) -> _Law:
     """The chain whose spells have these mean lengths."""
-    good, bad = number(names[0], good, 1), number(names[1], bad, 1)
     r, p = 1 / good + 1 / bad, good / (good + bad)
     if r > 1 + 1e-9:
         raise BadSetting(
@@ -102,8 +103,8 @@ def _churn(law: _Law, steady: Array, key: Array, t: Array, links: Links) -> Link
 @declares("channel")
 def bursty(
     *,
-    good: Annotated[float, "mean length of a good spell in rounds"] = 20.0,
-    bad: Annotated[float, "mean length of a bad spell in rounds"] = 5.0,
+    good: Annotated[Mean, "mean length of a good spell in rounds"] = 20.0,
+    bad: Annotated[Mean, "mean length of a bad spell in rounds"] = 5.0,
     q_good: Annotated[float, Ge(0), Le(1), "probability of arrival in a good spell"] = 1.0,
     q_bad: Annotated[float, Ge(0), Le(1), "probability of arrival in a bad spell"] = 0.0,
 ) -> Channel:
@@ -125,8 +126,8 @@ def bursty(
 @declares("channel")
 def churn(
     *,
-    up: Annotated[float, "mean time that a node is up, in rounds"] = 50.0,
-    down: Annotated[float, "mean time that a node is down, in rounds"] = 10.0,
+    up: Annotated[Mean, "mean time that a node is up, in rounds"] = 50.0,
+    down: Annotated[Mean, "mean time that a node is down, in rounds"] = 10.0,
     steady: Annotated[tuple[int, ...], "nodes that are always up"] = (),
 ) -> Channel:
     """Nodes come and go; a link works when both its ends are up.

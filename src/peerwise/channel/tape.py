@@ -115,7 +115,7 @@ def _columns(table: pd.DataFrame, what: str, nodes: int | None) -> tuple[np.ndar
         raise BadSetting(f"{what} is empty; record at least one round")
     rounds = _column(table, "round", what, 1)
     src, dst = _column(table, "src", what, 0), _column(table, "dst", what, 0)
-    most = MOST if nodes is None else min(whole("nodes", nodes, 1), MOST)
+    most = MOST if nodes is None else min(nodes, MOST)
     highest = max(src.max(), dst.max())
     if highest >= most:
         raise BadSetting(

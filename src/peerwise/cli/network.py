@@ -349,30 +349,22 @@ def _standing(peers: "dict[str, Any]") -> Table:
 
 def _summary(federation: Any, local: Any, faults: Any, mode: str) -> None:
     """Test errors of the peers beside those that the simulator gives."""
-    import json
-
     import numpy as np
 
-    from peerwise.peer.store import Store
+    from peerwise.peer.views import learnt
 
     charter = federation.charter
-    real = local.peer_errors(federation)
-    store = Store.look(federation.state(charter.names[0]))
-    about = store.about()
-    store.close()
-    agreed = json.loads(about["agreed"]) if "agreed" in about else None
+    real = np.array(list(local.peer_errors(federation).values()))
+    agreed = learnt(federation.state(charter.names[0]), charter.own_code).agreed
     run = local.simulated(federation, agreed, faults, probe=True)
     predicted = np.asarray(run.history["adapt"]["test_error"])[-1]
     table = Table(title="Test error on rows nobody trained on", title_justify="left")
     for name in ("who", "mean", "worst", "std over nodes"):
         table.add_column(name, justify="left" if name == "who" else "right")
-    for name, errors in (
-        ("real peers", np.array(list(real.values()))),
-        ("the simulator, same seed", predicted),
-    ):
+    for name, errors in (("real peers", real), ("the simulator, same seed", predicted)):
         table.add_row(name, f"{errors.mean():.3f}", f"{errors.max():.3f}", f"{errors.std():.3f}")
     console.print(table)
-    apart = float(np.abs(np.array(list(real.values())) - predicted).max())
+    apart = float(np.abs(real - predicted).max())
     why = "" if mode == "wait" else "; who is heard when is up to the clock in this mode"
     console.print(f"Largest difference between a peer and its simulation: {apart:.4f}{why}.")
     console.print(

@@ -19,6 +19,7 @@ peer_app = typer.Typer(
 )
 
 console = Console()
+TITLE: Any = {"title_justify": "left", "title_style": "bold"}  # how tables are headed
 
 State = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the peer's state.")]
 
@@ -131,10 +132,8 @@ def _show_dry(plan, memory, sizes) -> None:  # type: ignore[no-untyped-def]
     import jax
     import numpy as np
 
-    table = Table(title=f"What {escape(plan.name)} would send in its first round",
-                  title_justify="left", title_style="bold")  # fmt: skip
-    for name in ("tensor", "shape", "least", "mean", "most"):
-        table.add_column(name)
+    title = f"What {escape(plan.name)} would send in its first round"
+    table = Table("tensor", "shape", "least", "mean", "most", title=title, **TITLE)
     letter = plan.node(0).letters(memory, 0)
     first = next(iter(letter.values()))
     for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0]:
@@ -162,8 +161,7 @@ def status(state: State) -> None:
     if peer is None:
         console.print("not begun")
         return
-    table = Table(show_header=False, title=escape(peer.node), title_justify="left",
-                  title_style="bold")  # fmt: skip
+    table = Table(show_header=False, title=escape(peer.node), **TITLE)
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
     rows = {
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
@@ -211,9 +209,7 @@ def outbox(
             console.print(escape(str(a)))
         return
     frame = views.outbox(state, last)
-    table = Table(title="Letters", title_justify="left", title_style="bold")
-    for name in frame.columns:
-        table.add_column(str(name))
+    table = Table(*map(str, frame.columns), title="Letters", **TITLE)
     for line in frame.itertuples(index=False):
         cells = [str(v)[:12] if n == "sha256" else str(v) for n, v in zip(frame, line, strict=True)]
         table.add_row(*(escape("-" if v in ("None", "nan") else v) for v in cells))
@@ -235,9 +231,8 @@ def audit(
     console.print(f"[bold]{escape(account['node'])}[/] has learnt with {escape(account['method'])} "
                   f"since {account['begun']}")  # fmt: skip
     console.print(f"charter {account['charter'][:16]}, data {account['data'][:16]}")
-    table = Table(title="Letters that left", title_justify="left", title_style="bold")
-    for name in ("to", "letters", "KiB", "acknowledged", "first", "last"):
-        table.add_column(name)
+    names = ("to", "letters", "KiB", "acknowledged", "first", "last")
+    table = Table(*names, title="Letters that left", **TITLE)
     for line in account["letters"]:
         cells = (line["to"], line["letters"], f"{line['bytes'] / 1024:.1f}", line["acknowledged"],
                 line["first"], line["last"])  # fmt: skip
@@ -249,9 +244,8 @@ def audit(
             "site's updates; see docs/peers.md."
         )
         return
-    table = Table(title="Releases", title_justify="left", title_style="bold")
-    for name in ("receipt", "time", "mechanism", "epsilon", "delta", "about"):
-        table.add_column(name)
+    names = ("receipt", "time", "mechanism", "epsilon", "delta", "about")
+    table = Table(*names, title="Releases", **TITLE)
     for line in account["releases"][-20:]:
         cells = (line["receipt"], str(line["time"])[:19], line["mechanism"],
                 f"{line['epsilon']:.4g}", f"{line['delta']:.3g}", line["data"])  # fmt: skip

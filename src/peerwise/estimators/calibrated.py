@@ -29,8 +29,8 @@ from peerwise.models.classifier import Classifier, least_cost
 from peerwise.models.family import by_class
 from peerwise.models.registry import agreed, check_rows, is_plain, model_for
 from peerwise.shards import roomy
+from peerwise.update.calibrate import calibrated
 from peerwise.update.expectation import em
-from peerwise.update.stopping import calibrated
 
 Array = npt.NDArray[Any]
 

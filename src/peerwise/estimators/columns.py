@@ -14,6 +14,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from peerwise.data.columns import spell
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 
@@ -99,22 +100,17 @@ def _is_float(column: Any) -> bool:
 def _coded(column: Any) -> tuple[Array, list[str]]:
     """The code of each row's value, -1 where it has none, and the distinct values as text."""
     codes, values = pd.factorize(column if isinstance(column, pd.Series) else pd.Series(column))
-    return codes, [_spell(v) for v in values]
-
-
-def _spell(value: Any) -> str:
-    whole = isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value)
-    return str(int(value)) if whole else str(value)
+    return codes, [spell(v) for v in values]
 
 
 def _categories(column: Any, name: str) -> tuple[str, ...]:
     if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
-        declared = [_spell(v) for v in column.cat.categories]
+        declared = [spell(v) for v in column.cat.categories]
         if len(set(declared)) < len(declared):
             raise BadData(f"two categories of column '{name}' are spelt the same; rename one")
         return tuple(declared)
     if _is_float(column):
-        return tuple(_spell(v) for v in np.unique(column[~np.isnan(column)]))
+        return tuple(spell(v) for v in np.unique(column[~np.isnan(column)]))
     return tuple(sorted(set(_coded(column)[1])))
 
 

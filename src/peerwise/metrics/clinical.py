@@ -84,12 +84,9 @@ def report(
 def confusion(y: Any, predicted: Any, classes: Sequence[Any]) -> pd.DataFrame:
     """How often each true class (rows) was taken for each class (columns); every class is shown."""
     names = _names(classes)
-    true, guess = (
-        checked_codes(y, len(names), "y"),
-        checked_codes(predicted, len(names), "predicted"),
-    )
-    same_length(len(guess), len(true), "predicted")
     c = len(names)
+    true, guess = checked_codes(y, c, "y"), checked_codes(predicted, c, "predicted")
+    same_length(len(guess), len(true), "predicted")
     counts = np.bincount(true * c + guess, minlength=c * c).reshape(c, c)
     return pd.DataFrame(
         counts, pd.Index(names, name="true"), pd.Index(names, name="predicted"), dtype=int
@@ -166,9 +163,9 @@ def difference(
     Both models are scored on the same resamples, so what is hard for both cancels. Arguments are
     those of `report`; `gain` is ours - theirs for error and log loss, where lower is better.
     """
-    models = {"ours": ours, "theirs": theirs}
-    task = _pair(y, models, metric, classes, positive, threshold, bootstrap, level)
-    return _compare(task, np.arange(len(task.y)), metric, threshold, bootstrap, level, seed)
+    how = _How(metric, threshold, bootstrap, level, seed)
+    pair = _pair(y, {"ours": ours, "theirs": theirs}, classes, positive, how)
+    return _compare(pair, np.arange(len(pair.y)), how)
 
 
 def should_join(
@@ -194,14 +191,14 @@ def should_join(
     are fewer rows than `fewest`, where resampling is falsely certain. Each site is judged
     by itself: of many sites with equal models, about 1 - level get a verdict by chance.
     """
-    models = {"local": local, "network": network}
-    task = _pair(y, models, metric, classes, positive, threshold, bootstrap, level)
+    how = _How(metric, threshold, bootstrap, level, seed)
+    pair = _pair(y, {"local": local, "network": network}, classes, positive, how)
     index, lines = [], []
-    for _, name, rows in _split("site", _column(site, len(task.y), "site")):
-        diff = _compare(task, rows, metric, threshold, bootstrap, level, seed)
+    for _, name, rows in _split("site", _column(site, len(pair.y), "site")):
+        diff = _compare(pair, rows, how)
         sure = not bootstrap or not np.isnan(diff.low)
         if diff.rows < fewest or np.isnan(diff.gain) or not sure:
-            one = len(np.unique(task.y[rows])) < 2
+            one = len(np.unique(pair.y[rows])) < 2
             verdict = "one class only" if one and diff.rows >= fewest else "too few rows"
         else:
             verdict = "join" if diff.low > 0 else "stay" if diff.high < 0 else "unclear"
@@ -214,6 +211,14 @@ def should_join(
 # --- two models on the same rows
 
 
+class _How(NamedTuple):
+    metric: str
+    threshold: float
+    bootstrap: int
+    level: float
+    seed: int
+
+
 class _Pair(NamedTuple):
     y: np.ndarray
     ours: np.ndarray
@@ -222,16 +227,10 @@ class _Pair(NamedTuple):
 
 
 def _pair(
-    y: Any,
-    models: dict[str, Any],
-    metric: str,
-    classes: Sequence[Any] | None,
-    positive: Any,
-    threshold: float,
-    bootstrap: int,
-    level: float,
+    y: Any, models: dict[str, Any], classes: Sequence[Any] | None, positive: Any, how: _How
 ) -> _Pair:
-    _settings(threshold, bootstrap, level)
+    metric = how.metric
+    _settings(how.threshold, how.bootstrap, how.level)
     if metric not in METRICS:
         raise UnknownName("metric", str(metric), METRICS)
     (one, ours), (other, theirs) = ((what, number_array(p, what)) for what, p in models.items())
@@ -241,34 +240,24 @@ def _pair(
     if metric not in _metrics(of):
         raise BadData(f"{metric} of {len(names)} classes needs a class of interest: give positive")
     codes = checked_codes(y, len(names), "y")
-    checked = [
-        checked_probabilities(p, of, len(codes), what) for what, p in ((one, ours), (other, theirs))
-    ]
-    return _Pair(codes, checked[0], checked[1], of)
+    ours = checked_probabilities(ours, of, len(codes), one)
+    return _Pair(codes, ours, checked_probabilities(theirs, of, len(codes), other), of)
 
 
-def _compare(
-    task: _Pair,
-    rows: np.ndarray,
-    metric: str,
-    threshold: float,
-    bootstrap: int,
-    level: float,
-    seed: int,
-) -> Difference:
-    y = task.y[rows]
+def _compare(pair: _Pair, rows: np.ndarray, how: _How) -> Difference:
     ours, theirs = (
-        scorer(y, p[rows], task.positive, threshold, [metric]) for p in (task.ours, task.theirs)
+        scorer(pair.y[rows], p[rows], pair.positive, how.threshold, [how.metric])
+        for p in (pair.ours, pair.theirs)
     )
-    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+    sign = -1.0 if how.metric in LOWER_IS_BETTER else 1.0
 
     def score(weight: np.ndarray) -> np.ndarray:
         both = [ours(weight)[0], theirs(weight)[0]]
         return np.stack([*both, sign * (both[1] - both[0])])
 
-    point, draws = resample(score, len(rows), bootstrap, seed)
-    one, other, gain = (float(value) for value in point)
-    return Difference(metric, one, other, gain, *interval(draws[2], level), len(rows))
+    point, draws = resample(score, len(rows), how.bootstrap, how.seed)
+    one, other, gain = map(float, point)
+    return Difference(how.metric, one, other, gain, *interval(draws[2], how.level), len(rows))
 
 
 # --- checks of the arguments

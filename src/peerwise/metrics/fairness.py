@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from peerwise.core import Array, Method, State, Tree
+from peerwise.core import Array, Method, State
 from peerwise.errors import BadData, BadSetting
 from peerwise.metrics.checks import positive_number, same_length
-from peerwise.metrics.probes import judged
+from peerwise.metrics.probes import Fixed, judged
 
 BLOCK = 128  # rows of each node scored at a time: bounds memory at nodes x BLOCK x columns
 
@@ -73,13 +73,6 @@ def _own_rows(
     return {f"{name}_{what}": mean[i] for i, what in enumerate(("error", "soft_error", "log_loss"))}
 
 
-class _OwnRows(NamedTuple):  # functions of the same name are equal: one program
-    name: str
-
-    def __call__(self, *args: Any) -> Tree:
-        return _own_rows(self.name, *args)
-
-
 def own_rows(
     name: str,
     x: np.ndarray,
@@ -114,4 +107,4 @@ def own_rows(
     for v, rows in enumerate(lists):
         place[v, : rows.size] = rows
     cut = np.ascontiguousarray(place.reshape(len(lists), blocks, size).swapaxes(0, 1))
-    return Partial(_OwnRows(name), x, y.astype(np.int32), cut)
+    return Partial(Fixed(_own_rows, (name,)), x, y.astype(np.int32), cut)

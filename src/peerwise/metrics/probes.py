@@ -20,6 +20,17 @@ LEAST = 1e-15  # a probability counts as at least this in the log-loss
 BLOCK = 1024  # rows scored at a time: bounds memory at nodes x BLOCK x classes
 
 
+class Fixed(NamedTuple):
+    """A function with its first arguments; two with the same are equal, and one program."""
+
+    function: Callable[..., Tree]
+    given: tuple[Any, ...]
+
+    def __call__(self, *args: Any) -> Tree:
+        """What the function gives for its first arguments and these."""
+        return self.function(*self.given, *args)
+
+
 def fine_rows(log_prob: Array) -> Array:
     """Which rows [.., c] have a prediction: a model that has broken down (NaN) has none."""
     return jnp.isfinite(log_prob).any(-1) & ~jnp.isnan(log_prob).any(-1)
@@ -86,15 +97,8 @@ def errors(
     nodes: fewer need less memory. With the number of `classes` it also records
     `{name}_class_error` [nodes, classes], the 0-1 error on the rows of each class (NaN: no rows).
     """
-    return Partial(_Errors(name, classes), *_in_blocks(name, "errors", x, y, weight, block))
-
-
-class _Errors(NamedTuple):  # functions of the same name and classes are equal: one program
-    name: str
-    classes: int
-
-    def __call__(self, *args: Any) -> Tree:
-        return _errors(self.name, self.classes, *args)
+    data = _in_blocks(name, "errors", x, y, weight, block)
+    return Partial(Fixed(_errors, (name, classes)), *data)
 
 
 def _in_blocks(
@@ -172,15 +176,7 @@ def calibration(
     a time by all nodes.
     """
     data = _in_blocks(name, "calibration", x, y, None, block)
-    return Partial(_Calibration(name, positive_number(bins, "bins")), *data)
-
-
-class _Calibration(NamedTuple):  # as _Errors
-    name: str
-    bins: int
-
-    def __call__(self, *args: Any) -> Tree:
-        return _calibration(self.name, self.bins, *args)
+    return Partial(Fixed(_calibration, (name, positive_number(bins, "bins"))), *data)
 
 
 def _consensus(method: Method, state: State) -> Tree:

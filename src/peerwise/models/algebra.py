@@ -105,20 +105,18 @@ class Statistics:
         for pseudo_rows in (rows, 0 if categories is None else categories):
             if not 0 <= pseudo_rows < np.inf:
                 raise BadSetting(f"pseudo-rows must be 0 or more, got {pseudo_rows}")
-        names = [f.name for f in schema.features]
+        mean, std = mean or {}, std or {}
         numeric = [f.name for f in schema.features if f.kind == "numeric"]
-        for name in [*(mean or {}), *(std or {})]:
+        for name, value in [*mean.items(), *std.items()]:
             if name not in numeric:
                 raise UnknownName("numeric feature", name, numeric)
-        for name, value in [*(mean or {}).items(), *(std or {}).items()]:
             if not np.isfinite(value):
                 raise BadSetting(f"the mean and std of '{name}' must be finite, got {value}")
-        for name, value in (std or {}).items():
+        for name, value in std.items():
             if value < 0:
                 raise BadSetting(f"the std of '{name}' must be 0 or more, got {value}")
-        units = [(f.center, f.scale) for f in schema.features]
-        at = [((mean or {}).get(n, c) - c) / s for n, (c, s) in zip(names, units, strict=True)]
-        wide = [(std or {}).get(n, s) / s for n, (_, s) in zip(names, units, strict=True)]
+        at = [(mean.get(f.name, f.center) - f.center) / f.scale for f in schema.features]
+        wide = [std.get(f.name, f.scale) / f.scale for f in schema.features]
         built = model_for(schema, model, **options)
         with jax.enable_x64(True):
             sums = built.prior(float(rows), np.array(at), np.array(wide) ** 2, categories)
@@ -160,18 +158,11 @@ class Statistics:
     __rmul__ = __mul__
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Statistics)
-            and self.model == other.model
-            and self.options == other.options
-            and self.schema == other.schema
-            and all(
-                np.array_equal(a, b)
-                for a, b in zip(
-                    jax.tree.leaves(self.values), jax.tree.leaves(other.values), strict=True
-                )
-            )
-        )
+        if not isinstance(other, Statistics) or self.schema != other.schema:
+            return False
+        leaves = jax.tree.leaves(self.values), jax.tree.leaves(other.values)
+        alike = self.model == other.model and self.options == other.options
+        return alike and all(map(np.array_equal, *leaves))
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
 

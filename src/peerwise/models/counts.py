@@ -94,27 +94,15 @@ def _multinomial(d: int, classes: int, length: float) -> Model:
     def sample(key: Array, p: dict[str, Array], y: Array) -> Array:
         words = max(round(length), 1)
         drawn = jax.random.categorical(key, jnp.log(p["prob"])[y], shape=(words, y.shape[0]))
-        return (
-            (drawn[..., None] == np.arange(d, dtype=np.int32)[None, None])
-            .sum(0)
-            .astype(p["prob"].dtype)
-        )
+        hit = drawn[..., None] == np.arange(d, dtype=np.int32)[None, None]
+        return hit.sum(0).astype(p["prob"].dtype)
 
     def pseudo(rows: Array, mean: Array, var: Array, cell: Any) -> tuple[Array, None]:
         each = rows * length / d if cell is None else jnp.asarray(cell, rows.dtype)
         return jnp.broadcast_to(each, (d,)), None
 
-    block = Block(
-        np.arange(d, dtype=np.int32),
-        d,
-        lambda x: x,
-        parameters,
-        coefficients,
-        lambda p: dict(p),
-        terms,
-        sample,
-        pseudo,
-    )
+    columns, one_each = np.arange(d, dtype=np.int32), (lambda x: x)
+    block = Block(columns, d, one_each, parameters, coefficients, dict, terms, sample, pseudo)
     return assemble("multinomial", (0,) * d, classes, [block], "counts")
 
 
@@ -158,15 +146,6 @@ def _bernoulli(cardinalities: tuple[int, ...], classes: int, missing: bool) -> M
         half = jnp.broadcast_to(rows / 2, (d,))
         return jnp.concatenate([half, 2 * half]) if missing else half, None
 
-    block = Block(
-        np.arange(d, dtype=np.int32),
-        2 * d if missing else d,
-        features,
-        parameters,
-        coefficients,
-        lambda p: dict(p),
-        terms,
-        sample,
-        pseudo,
-    )
+    columns, size = np.arange(d, dtype=np.int32), 2 * d if missing else d
+    block = Block(columns, size, features, parameters, coefficients, dict, terms, sample, pseudo)
     return assemble("bernoulli", cardinalities, classes, [block], "binary")

@@ -98,7 +98,7 @@ def diagonal(
         features=features,
         parameters=parameters,
         coefficients=coefficients,
-        describe=lambda p: dict(p),
+        describe=dict,
         terms=terms,
         sample=sample,
         pseudo=pseudo,

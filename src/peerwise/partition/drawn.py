@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt
 
 from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
-from peerwise.partition.rows import Rows, apportion, checked, cut, sized, whole
+from peerwise.partition.rows import Rows, apportion, checked, cut, sized
 from peerwise.partition.skew import gini_by_class
 
 DRAWS = 1000  # of a whole allocation before `zipf` and `dirichlet_by_class` give up
@@ -126,8 +126,7 @@ def truncated_zipf(
     >>> truncated_zipf(np.random.default_rng(0), (5,), largest=1).tolist()
     [1, 1, 1, 1, 1]
     """
-    _positive(alpha)
-    weight = np.arange(1, whole("largest", largest, 1) + 1, dtype=float) ** -alpha
+    weight = np.arange(1, largest + 1, dtype=float) ** -alpha
     return rng.choice(weight.size, shape, p=weight / weight.sum()) + 1
 
 

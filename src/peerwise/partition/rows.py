@@ -12,13 +12,6 @@ Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
 Partition: TypeAlias = Callable[[np.random.Generator, np.ndarray, np.ndarray, np.ndarray], Rows]
 
 
-def whole(name: str, value: int, least: int) -> int:
-    """The value of a setting as an int, if it is a whole number and large enough."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise BadSetting(f"{name} must be a whole number, {least} or more, got {value!r}")
-    return int(value)
-
-
 def checked(x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The sizes as an array, checked against the table."""
     sizes = np.asarray(sizes)

@@ -4,7 +4,8 @@ import numpy as np
 
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
-from peerwise.partition.rows import sized, whole
+from peerwise.partition.rows import sized
+from peerwise.topology.links import whole
 
 
 def _room(nodes: int, rows: int, minimum: int) -> None:

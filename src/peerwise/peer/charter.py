@@ -17,7 +17,6 @@ import numpy as np
 import tomli_w
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
@@ -35,13 +34,11 @@ from peerwise.learner.world import is_plain
 from peerwise.peer import described, terms
 from peerwise.peer.described import DESCRIPTION
 from peerwise.peer.own_rows import own_rows
-from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms
+from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms, Terms
 
 
-class Charter(BaseModel):
+class Charter(Terms):
     """What the nodes of a federation agree on; make one with `load`, `parse` or `draft`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
     target: str = Field(min_length=1, description="the column to predict")
@@ -341,12 +338,9 @@ def _keys(place: tuple[int | str, ...]) -> list[str]:
 def _differs(key: str, ours: object, theirs: object) -> str | None:
     if ours == theirs:
         return None
-    here, there = ("absent" if v is None else _shown(v) for v in (ours, theirs))
+    shown = (list(v) if isinstance(v, tuple) else v for v in (ours, theirs))
+    here, there = ("absent" if v is None else repr(v) for v in shown)
     return f"{key} is {here} here and {there} there"
-
-
-def _shown(value: object) -> str:
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 def _fields(key: str, ours: BaseModel | None, theirs: BaseModel | None) -> str | None:

@@ -77,17 +77,14 @@ def check_moved(raw: Mapping[str, Any]) -> None:
         )
     method = _table("method", raw.get("method", {}))
     name = method.get("name")
-    options = find("method", name).options if _listed(name) else {}
+    listed = isinstance(name, str) and name in entries("method")
+    options = find("method", name).options if listed else {}
     for key in method:
         if key in _METHOD and key not in options:
             raise BadSetting(f"[method] {key} is {_METHOD[key]} now")
     for key in _table("run", raw.get("run", {})):
         if key in SECTIONS["run"] and key not in RUN:
             raise BadSetting(f"[run] {key} is of simulations; remove it")
-
-
-def _listed(name: Any) -> bool:
-    return isinstance(name, str) and name in entries("method")
 
 
 def run_of(run: Any) -> dict[str, Any]:

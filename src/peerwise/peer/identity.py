@@ -53,15 +53,13 @@ def make_authority(folder: str | Path, name: str = "peerwise", days: int = 3650)
     if not 0 < len(name) <= LONGEST:
         raise BadSetting(f"the authority's name must have 1 to {LONGEST} characters, got {name!r}")
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _common_name(name)
-    start, end = _span(days)
     made = (
-        _builder(subject, subject, key.public_key(), key.public_key(), start, end)
+        _builder(name, _common_name(name), key.public_key(), key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    _write_key(home / CA_KEY, _key_text(key))
+    _write_key(home / CA_KEY, key)
     write_whole(home / CA, made.public_bytes(Encoding.PEM))
     return home / CA
 
@@ -103,20 +101,13 @@ def make_certificate(
         raise BadFile(f"{place / CA} is another authority; give another folder for '{node}'")
     fresh = not key_path.exists()
     key = ec.generate_private_key(ec.SECP256R1()) if fresh else _load_key(key_path)[1]
-    start, end = _span(days)
     names = [_host(host) for host in dict.fromkeys(hosts) if host != node]
     if not names and path.exists():
         names = [name for name in _hosts(path) if name != x509.DNSName(node)]
     usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    latest = authority.not_valid_after_utc
     made = (
-        _builder(
-            _common_name(node),
-            authority.subject,
-            key.public_key(),
-            signer.public_key(),
-            start,
-            min(end, authority.not_valid_after_utc),
-        )
+        _builder(node, authority.subject, key.public_key(), signer.public_key(), days, latest)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
@@ -124,7 +115,7 @@ def make_certificate(
         .sign(signer, hashes.SHA256())
     )
     if fresh:
-        _write_key(key_path, _key_text(key))
+        _write_key(key_path, key)
     if place != home:
         write_whole(place / CA, root)
     write_whole(path, made.public_bytes(Encoding.PEM))
@@ -152,11 +143,6 @@ def load_identity(folder: str | Path, node: str) -> Identity:
     return Identity(node, text, key_text, root_text)
 
 
-def name_of(pem: bytes) -> str:
-    """The node that a certificate is of."""
-    return _name(_certificate(pem, "the certificate"), "the certificate")
-
-
 def expires(pem: bytes) -> datetime:
     """When a certificate ends, with its time zone."""
     return _certificate(pem, "the certificate").not_valid_after_utc
@@ -164,12 +150,6 @@ def expires(pem: bytes) -> datetime:
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _span(days: int) -> tuple[datetime, datetime]:
-    if not 1 <= days <= 36500:
-        raise BadSetting(f"days must be from 1 to 36500, got {days}")
-    return _now() - SKEW, _now() + timedelta(days=days)
 
 
 def _common_name(name: str) -> x509.Name:
@@ -206,21 +186,25 @@ def _hosts(path: Path) -> list[x509.GeneralName]:
 
 
 def _builder(
-    subject: x509.Name,
+    name: str,
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
     signer: ec.EllipticCurvePublicKey,
-    start: datetime,
-    end: datetime,
+    days: int,
+    latest: datetime | None = None,
 ) -> x509.CertificateBuilder:
+    """What all certificates have; one that another signs ends no later than that other."""
+    if not 1 <= days <= 36500:
+        raise BadSetting(f"days must be from 1 to 36500, got {days}")
+    start, end = _now() - SKEW, _now() + timedelta(days=days)
     return (
         x509.CertificateBuilder()
-        .subject_name(subject)
+        .subject_name(_common_name(name))
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(end)
+        .not_valid_after(end if latest is None else min(end, latest))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
     )
@@ -298,23 +282,9 @@ def _public(key: object) -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write_key(path: Path, text: bytes) -> None:
-    """Write a file that nobody else could read at any time, whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise BadFile(f"cannot write {path}: {error}") from None
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_whole(path, text, private=True)
 
 
 def _read(path: Path, what: str, mend: str) -> bytes:

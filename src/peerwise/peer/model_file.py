@@ -13,13 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from peerwise import runtime
-from peerwise.checkpoint import write_whole
+from peerwise.checkpoint import named_leaves, write_whole
 from peerwise.core import Tree
 from peerwise.data.encode import encode_rows
 from peerwise.errors import BadFile
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
-from peerwise.peer.wire import named_leaves
 
 KIND = "peerwise-model"
 VERSION = "2"

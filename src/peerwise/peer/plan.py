@@ -22,19 +22,6 @@ from peerwise.peer.learning import Learning, constant
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 
 
-class _Inside:
-    """A ledger whose charges are part of the transaction that is open."""
-
-    def __init__(self, ledger: Ledger):
-        self._ledger = ledger
-
-    def check_schema(self, schema: str) -> None:
-        self._ledger.check_schema(schema)
-
-    def charge(self, *args: Any, **options: Any) -> int:
-        return self._ledger.charge(*args, **options, inside=True)
-
-
 class Plan:
     """The phases of one node: first what must be agreed, if anything, then learning.
 
@@ -144,8 +131,8 @@ class Plan:
                 )
         exact, _ = self.charter.rows(self._table, exact=True)  # a bound is no bound if rounded
         release = private_statistics(
-            exact, self.y, schema, epsilon=epsilon, bounds=bounds, ledger=_Inside(ledger),  # type: ignore[arg-type]
-            noise=self._noise, data="statistics of all rows",
+            exact, self.y, schema, epsilon=epsilon, bounds=bounds, ledger=ledger,
+            noise=self._noise, data="statistics of all rows", inside=True,
         )  # fmt: skip
         return constant(np.asarray(release.statistics.values), float(len(self.y)), epsilon)
 
@@ -159,16 +146,11 @@ class Plan:
 
         epsilon, delta = self.cell["privacy"]["epsilon"], self.cell["privacy"]["delta"]
         about = {"rounds": rounds, "clip": self.cell["method"]["clip"]}
-        if rounds == self.charter.rounds:
-            ledger.charge(
-                "gaussian", about, epsilon, delta, data="updates of all rounds", inside=True
-            )
-            return
-        each = self._multiplier()
-        cost = float(get_epsilon_gaussian(each, delta))
-        ledger.charge(
-            "gaussian", about, cost, delta, data="update of a round", multiplier=each, inside=True
-        )
+        what, each = "updates of all rounds", None
+        if rounds != self.charter.rounds:
+            what, each = "update of a round", self._multiplier()
+            epsilon = float(get_epsilon_gaussian(each, delta))
+        ledger.charge("gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True)
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""

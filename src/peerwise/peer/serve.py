@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from peerwise import data
+from peerwise import data, runtime
 from peerwise.channel import Channel
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Memory
@@ -95,12 +95,7 @@ def dry_run(site: Site) -> tuple[Plan, Memory, dict[str, int]]:
     node = plan.node(0)
     memory = node.shape() if plan.private else node.begin()
     letters = node.letters(memory, 0)
-    sizes = {}
-    for j, letter in letters.items():
-        import jax
-
-        leaves = jax.tree.leaves(letter)
-        sizes[plan.charter.names[j]] = sum(np.asarray(a).nbytes for a in leaves)
+    sizes = {plan.charter.names[j]: runtime.size_of(letter) for j, letter in letters.items()}
     return plan, memory, sizes
 
 

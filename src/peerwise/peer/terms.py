@@ -16,13 +16,17 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
-class FeatureTerms(BaseModel):
+class Terms(BaseModel):
+    """What nodes agree on: it does not change, and has no keys but those that are known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FeatureTerms(Terms):
     """One column: a number in units of (value - center) / scale, or one of `categories`.
 
     A numeric feature with categories is a nominal column whose codes are used as numbers.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
     kind: Literal["numeric", "categorical"]
@@ -54,10 +58,8 @@ class FeatureTerms(BaseModel):
         return self
 
 
-class PaceTerms(BaseModel):
+class PaceTerms(Terms):
     """How long a node waits for its neighbours in a round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Literal["wait", "deadline", "async"] = Field(
         "wait",
@@ -73,20 +75,16 @@ class PaceTerms(BaseModel):
     staleness: Whole = Field(8, ge=1, description="rounds after which a message has no say")
 
 
-class BudgetTerms(BaseModel):
+class BudgetTerms(Terms):
     """The most that a node may spend; every node keeps a ledger of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     epsilon: Number = Field(gt=0)
     delta: Number = Field(0.0, ge=0, lt=1)
     accountant: Literal["basic", "rdp"] = "basic"
 
 
-class LimitTerms(BaseModel):
+class LimitTerms(Terms):
     """What a node must bring to take part, and what it takes from others."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: Whole | None = Field(None, ge=1, description="rows in the whole network, as agreed")
     least_rows: Whole = Field(1, ge=1, description="rows that a node must have")
@@ -97,10 +95,8 @@ class LimitTerms(BaseModel):
     ahead: Whole = Field(2, ge=1, description="rounds that a message may be in the future")
 
 
-class NodeTerms(BaseModel):
+class NodeTerms(Terms):
     """Where a node can be reached, if it can, and whom it talks to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     address: str | None = Field(None, description="host:port; none for a peer that only dials")
     neighbours: tuple[str, ...]

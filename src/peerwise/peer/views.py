@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +43,7 @@ class Status(NamedTuple):
 
 def status(folder: str | Path) -> Status | None:
     """How the peer with its state in a folder stands; None before its first round."""
-    store = Store.look(folder)
-    try:
+    with closing(Store.look(folder)) as store:
         about = store.about()
         progress = store.rows("SELECT phase, round, time FROM progress")
         if not progress:
@@ -62,8 +62,6 @@ def status(folder: str | Path) -> Status | None:
         heard, missed, seconds = last[0] if last else ("", "", 0.0)
         spent = store.ledger.total().epsilon if store.ledger is not None else None
         budget = store.ledger.budget.epsilon if store.ledger is not None else None
-    finally:
-        store.close()
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
@@ -73,15 +71,12 @@ def status(folder: str | Path) -> Status | None:
 
 def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
     """Every letter that was made: for whom, when, how large, its hash, when it was taken."""
-    store = Store.look(folder)
-    try:
+    with closing(Store.look(folder)) as store:
         rows = store.rows(
             "SELECT phase, round, receiver, bytes, hash, made, acknowledged, "
             "EXISTS (SELECT 1 FROM bodies WHERE bodies.hash = outbox.hash) FROM outbox "
             "ORDER BY phase, round, receiver"
         )
-    finally:
-        store.close()
     names = ["phase", "round", "to", "bytes", "sha256", "made", "acknowledged", "kept"]
     frame = pd.DataFrame(rows, columns=names)
     frame["kept"] = frame["kept"].astype(bool)
@@ -90,16 +85,13 @@ def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
 
 def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
     """The very bytes of a letter, as long as they are kept."""
-    store = Store.look(folder)
-    try:
+    with closing(Store.look(folder)) as store:
         bodies = store.rows(
             "SELECT body FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND round = ? AND "
             "receiver = ?",
             *place,
             receiver,
         )
-    finally:
-        store.close()
     if not bodies:
         raise BadSetting(
             f"no letter of phase {place.phase}, round {place.round} to '{receiver}' is kept; see "
@@ -110,8 +102,7 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
 
 def audit(folder: str | Path) -> dict[str, Any]:
     """An account of everything that left the site and of what it cost."""
-    store = Store.look(folder)
-    try:
+    with closing(Store.look(folder)) as store:
         about = store.about()
         charter = Charter.parse(about["text"])
         by_neighbour = store.rows(
@@ -125,8 +116,6 @@ def audit(folder: str | Path) -> dict[str, Any]:
         if store.ledger is not None:
             releases = store.ledger.table().reset_index().to_dict("records")
             spent, left = store.ledger.total(), store.ledger.left()
-    finally:
-        store.close()
     return {
         "node": about["node"],
         "charter": about["charter"],
@@ -146,11 +135,8 @@ def audit(folder: str | Path) -> dict[str, Any]:
 
 def learnt(folder: str | Path, allowed: Collection[str] = ()) -> Learnt:
     """The model as it stands; `allowed`: the code of its charter's author that may be imported."""
-    store = Store.look(folder)
-    try:
+    with closing(Store.look(folder)) as store:
         about, kept = store.about(), store.progress()
-    finally:
-        store.close()
     charter = Charter.parse(about["text"], str(folder), allowed)
     agreed = json.loads(about["agreed"]) if "agreed" in about else None
     if kept is None or kept[0].phase != int(about["phases"]) - 1:

@@ -13,6 +13,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save
 
+from peerwise.checkpoint import named_leaves
 from peerwise.core import Tree
 from peerwise.errors import PeerwiseError
 from peerwise.peer.names import LONGEST
@@ -40,12 +41,6 @@ class Envelope(NamedTuple):
     sender: str
     phase: int
     round: int
-
-
-def named_leaves(tree: Tree) -> dict[str, np.ndarray]:
-    """The arrays of a tree by their place in it, row by row: `save` writes memory as it lies."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path) or ".": np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 class Format:
@@ -183,7 +178,7 @@ def _count(written: dict[str, Any], key: str) -> int:
 
 def pack_tree(tree: Tree) -> bytes:
     """Any tree of arrays as bytes, for a node's own file."""
-    return save({name: np.asarray(a) for name, a in named_leaves(tree).items()})
+    return save(named_leaves(tree))
 
 
 def unpack_tree(body: bytes, like: Tree) -> Tree:

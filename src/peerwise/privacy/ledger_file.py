@@ -17,18 +17,7 @@ from typing import Any
 from peerwise.errors import BadFile
 
 # the columns of a release, in the order in which they are hashed
-COLUMNS = (
-    "id",
-    "time",
-    "mechanism",
-    "parameters",
-    "epsilon",
-    "delta",
-    "multiplier",
-    "data",
-    "group",
-    "part",
-)
+COLUMNS = 'id, time, mechanism, parameters, epsilon, delta, multiplier, data, "group", part'
 KIND = 0x50574C31  # marks an SQLite file as a ledger: "PWL1"
 GUARDED = ("about", "releases", "sends")
 TABLES = """
@@ -143,7 +132,7 @@ def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
                 n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
             }
             about = dict(db.execute("SELECT key, value FROM about").fetchall())
-            rows = db.execute(f"SELECT {_quoted()}, hash FROM releases ORDER BY id").fetchall()
+            rows = db.execute(f"SELECT {COLUMNS}, hash FROM releases ORDER BY id").fetchall()
             top = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'releases'").fetchone()
         finally:
             db.execute("COMMIT")
@@ -163,10 +152,6 @@ def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
     if (top[0] if top else 0) != len(rows):
         raise BadFile(f"the ledger {path} was tampered with: its last releases are gone")
     return about
-
-
-def _quoted() -> str:
-    return ", ".join(f'"{name}"' for name in COLUMNS)
 
 
 def _mark(about: Mapping[str, str]) -> str:

@@ -84,6 +84,7 @@ def private_statistics(
     noise: Noise = vetted,
     model: str = "naive_bayes",
     data: str = "rows",
+    inside: bool = False,
 ) -> Release:
     """The statistics of rows with noise that makes them (epsilon, delta)-private.
 
@@ -92,7 +93,8 @@ def private_statistics(
     `bounds` are by feature, in the units of the data; numbers outside are moved to the bounds.
     What is hidden is whether one row is there. Noise is added to every class, whether the node
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
-    `ledger` is charged before noise is drawn; `data` names the rows in it.
+    `ledger` is charged before noise is drawn; `data` names the rows in it, and `inside` says that
+    the caller has begun the transaction.
     """
     if model not in PRIVATE:
         raise UnknownName("model with private statistics", model, PRIVATE)
@@ -125,7 +127,9 @@ def private_statistics(
         ledger.check_schema(schema.to_json())
         entry = {"model": model, "split": split, "queries": len(queries), "classes": len(sums)}
         entry |= {"scale": [float(scale.min()), float(scale.max())]}
-        receipt = ledger.charge(mechanism, entry, epsilon, delta, data=data, multiplier=multiplier)
+        receipt = ledger.charge(
+            mechanism, entry, epsilon, delta, data=data, multiplier=multiplier, inside=inside
+        )
     noisy = noise(mechanism, sums, np.tile(scale, (len(sums), 1)))
     return Release(Statistics(schema, noisy, model), receipt, int(clipped), scale)
 

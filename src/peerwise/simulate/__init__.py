@@ -4,6 +4,7 @@ Rounds are one compiled loop (`program`), in which a node's functions run for al
 (`nodes`, `lanes`) and neighbours reply to each other (`replies`).
 """
 
-from peerwise.simulate.run import Run, simulate
+from peerwise.runtime import Run
+from peerwise.simulate.run import simulate
 
 __all__ = ["Run", "simulate"]

@@ -69,12 +69,6 @@ def whole(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def probability(name: str, value: float) -> None:
-    """Require 0 <= value <= 1."""
-    if not 0 <= value <= 1:
-        raise BadSetting(f"{name} must be between 0 and 1, got {value!r}")
-
-
 def edges_of(topology: Topology, t: int = 0) -> Edges:
     """The links of round t as NumPy arrays, without padding."""
     now = min(int(t) // int(topology.every), topology.links.src.shape[0] - 1)

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import optax
 
 from peerwise.core import Array, Batched, Shard, Tree
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting
 from peerwise.nets.net import Net
 from peerwise.update.early_stopping import early_stopping
 from peerwise.update.losses import Loss
 from peerwise.update.objective import Objective, Penalty, at_risk, mean_loss, penalised
 from peerwise.update.risk import Risk
-from peerwise.update.training import Trained, Training, check_training, epochs_range
+from peerwise.update.training import Trained, Training, epochs_range
 
 # name -> (learning rate, momentum) -> what optax steps by
 OPTIMISERS: dict[str, Callable[[float, float], optax.GradientTransformation]] = {
@@ -56,18 +56,19 @@ def trainer(
     for all rows of the node. `anchored`: it is measured from the weights with which a round's
     training begins, those that were combined.
     """
-    check_training(training)
+    low, high = epochs_range(training)
     if risk is not None and penalty is not None:
         raise BadSetting("a risk and a penalty do not go together")
-    optimiser = _optimiser(training)
+    decay = [optax.add_decayed_weights(training.weight_decay)] if training.weight_decay else []
+    descent = OPTIMISERS[training.optimiser](training.lr, training.momentum)
+    optimiser: Any = optax.chain(*decay, descent)
     objective = Objective(mean_loss(net, loss))
     if risk is not None:
         objective = at_risk(objective.loss, risk)
-        descent = optax.sgd(training.lr if lr_t is None else lr_t)
-        optimiser = optax.partition({"net": optimiser, "t": descent}, {"net": "net", "t": "t"})
+        threshold = optax.sgd(training.lr if lr_t is None else lr_t)
+        optimiser = optax.partition({"net": optimiser, "t": threshold}, {"net": "net", "t": "t"})
     elif penalty is not None:
         objective = penalised(objective.loss, penalty, anchored)
-    low, high = epochs_range(training)
     batch, steps = training.batch, training.steps
     train = Batched(
         begin=partial(_begin, objective),
@@ -85,14 +86,6 @@ def trainer(
         return jax.random.randint(key, (), low, high + 1, jnp.int32)
 
     return Trainer(optimiser.init, own_epochs, train)
-
-
-def _optimiser(training: Training) -> optax.GradientTransformation:
-    if training.optimiser not in OPTIMISERS:
-        raise UnknownName("optimiser", training.optimiser, OPTIMISERS)
-    decay = training.weight_decay
-    parts = [optax.add_decayed_weights(decay)] if decay else []
-    return optax.chain(*parts, OPTIMISERS[training.optimiser](training.lr, training.momentum))
 
 
 def _begin(

@@ -1,13 +1,12 @@
 """The options of local training, and the state of a node's training."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 from annotated_types import Ge, Gt, Lt
 
 from peerwise.core import Array, Tree
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting
 
 
 class Training(NamedTuple):
@@ -65,36 +64,12 @@ class Trained(NamedTuple):
         return self.total / jnp.maximum(self.rows, 1e-30)
 
 
-def training_of(options: Mapping[str, Any]) -> Training:
-    """A `Training` of options by name; a list of epochs is a range."""
-    for name in options:
-        if name not in Training._fields:
-            raise BadSetting(str(UnknownName("option of training", name, Training._fields)))
-    training = Training(**options)
-    if isinstance(training.epochs, list):
-        training = training._replace(epochs=tuple(training.epochs))
-    return training
-
-
 def epochs_range(training: Training) -> tuple[int, int]:
-    """The least and the most epochs that a node may do a round."""
+    """The least and the most epochs that a node may do a round; refused beside steps."""
     epochs = training.epochs
-    return (epochs, epochs) if isinstance(epochs, int) else epochs
-
-
-def check_training(training: Training) -> None:
-    """Require every option to be within the bounds of its annotation, and epochs or steps alone."""
-    for name, hint in get_type_hints(Training, include_extras=True).items():
-        value = getattr(training, name)
-        for bound in hint.__metadata__ if value is not None else ():
-            if isinstance(bound, Gt) and not value > bound.gt:
-                raise BadSetting(f"{name} must be above {bound.gt}, got {value}")
-            if isinstance(bound, Ge) and not value >= bound.ge:
-                raise BadSetting(f"{name} must be {bound.ge} or more, got {value}")
-            if isinstance(bound, Lt) and not value < bound.lt:
-                raise BadSetting(f"{name} must be below {bound.lt}, got {value}")
-    low, high = epochs_range(training)
+    low, high = (epochs, epochs) if isinstance(epochs, int) else epochs
     if not 1 <= low <= high:
-        raise BadSetting(f"epochs must be 1 or more, or a range (low, high), got {training.epochs}")
-    if training.steps is not None and (training.validation or training.epochs != 1):
+        raise BadSetting(f"epochs must be 1 or more, or a range (low, high), got {epochs}")
+    if training.steps is not None and (training.validation or epochs != 1):
         raise BadSetting("give steps, or epochs (and early stopping after each), not both")
+    return low, high
