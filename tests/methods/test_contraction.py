@@ -7,7 +7,7 @@ import pytest
 
 from peerwise import combine, metrics
 from peerwise import topology as topologies
-from peerwise.core import Mean, Message, Method, State
+from peerwise.core import Message, Method, State
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.topology import metropolis, mixing_matrix, spectral_gap
@@ -23,7 +23,7 @@ COMPLETE = topologies.complete(7)
 
 
 @cache
-def talking(weigh):
+def talking(rule):
     """A method whose nodes start from a row of their own and only talk."""
 
     def init(key, shard):
@@ -32,20 +32,20 @@ def talking(weigh):
     def message(key, state):
         return Message(state.value, {})
 
-    return Method(init, message, Mean(weigh), lambda key, state, shard: state, None)
+    return Method(init, message, rule, lambda key, state, shard: state, None)
 
 
-def talk(weigh, graph, until=None):
+def talk(rule, graph, until=None):
     """Where nodes start, and a run in which they only talk, for as long as they like."""
     start = 1 + np.random.default_rng(0).normal(size=(graph.n, 20))
     shards = pack(start, np.zeros(graph.n), np.arange(graph.n)[:, None])
     options = {"probe": metrics.consensus(), "at": range(1, 601), "precision": "float64"}
-    return start, simulate(talking(weigh), shards, graph, 600, until=until, **options)
+    return start, simulate(talking(rule), shards, graph, 600, until=until, **options)
 
 
-def distances(weigh, graph):
+def distances(rule, graph):
     """How far apart the nodes are after each round."""
-    _, run = talk(weigh, graph)
+    _, run = talk(rule, graph)
     return np.asarray(run.history["adapt"]["consensus_distance"])
 
 
@@ -66,11 +66,11 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_differences_shrink_by_one_minus_the_spectral_gap(name, way):
-    weigh, weighted = WAYS[way]
+    rule, weighted = WAYS[way]
     graph = weighted(GRAPHS[name])
     predicted = 1 - spectral_gap(graph)
     assert 0.2 < predicted < 0.97
-    measured = measured_rate(distances(weigh, graph))
+    measured = measured_rate(distances(rule, graph))
     assert np.log(measured) == pytest.approx(np.log(predicted), rel=0.05)
 
 
@@ -89,9 +89,9 @@ def test_on_a_tree_without_self_two_halves_never_agree():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_rounds_multiply_by_the_mixing_matrix(way):
-    weigh, weighted = WAYS[way]
+    rule, weighted = WAYS[way]
     graph = weighted(GRAPHS["tree"])
-    start, run = talk(weigh, graph, until=5)
+    start, run = talk(rule, graph, until=5)
     value = np.asarray(run.state.value)
     matrix = np.linalg.matrix_power(mixing_matrix(graph, include_self=True), 5)
     np.testing.assert_allclose(value, matrix @ start, rtol=1e-12, atol=1e-12)
