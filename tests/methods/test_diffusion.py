@@ -55,7 +55,7 @@ def chosen(losses, own, alpha, quantile, heard=None):
     heard = np.ones(len(losses)) if heard is None else np.asarray(heard, float)
     note = {"loss": jnp.asarray(losses, jnp.float32)}
     inbox = Inbox(None, note, jnp.asarray(heard, jnp.float32), jnp.zeros(len(losses), jnp.int32))
-    mine, theirs = worst(alpha, quantile)({"loss": jnp.float32(own)}, inbox)
+    mine, theirs = worst(alpha, quantile).weigh({"loss": jnp.float32(own)}, inbox)
     return [*np.asarray(theirs).tolist(), float(mine)]
 
 
@@ -126,7 +126,7 @@ def test_a_round_by_hand():
     x, y, _ = rows()
     shards = pack(x[:8], y[:8], [np.arange(4), np.arange(4, 8)])
     alpha, lr = 0.4, 0.1
-    method = average_cvar(NET, alpha=alpha, lr=lr, lr_t=0.05, epochs=1, batch=4)
+    method = average_cvar(NET, alpha=alpha, lr=lr, lr_t=0.05, epochs=1, steps=None, batch=4)
     first = simulate(method, shards, topologies.chain(2), 1)
     second = simulate(method, shards, topologies.chain(2), 2)
     mean = jax.tree.map(lambda a: a.mean(0), first.state.value)
