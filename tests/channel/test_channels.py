@@ -23,7 +23,7 @@ def arrived(links):
     "name", [name for name in channel.__all__ if name not in ("Channel", "record", "trace")]
 )
 def test_every_channel_keeps_who_links_to_whom_and_adds_nothing(name):
-    one = getattr(channel, name)()
+    one = channel.quiet_node(40) if name == "quiet_node" else getattr(channel, name)()
     for t in range(3):
         links = one(KEY, t, LINKS)
         np.testing.assert_array_equal(links.src, LINKS.src)

@@ -16,12 +16,8 @@ from peerwise.privacy import Ledger
 CONFIG = """
 data = "wine"
 method = ["crc", "ml"]
-nodes = 3
-rows = 20
-rounds = 4
-repetitions = 2
-test_rows = 50
-record = "all"
+split = {nodes = 3, rows = 20, test_rows = 50}
+run = {rounds = 4, repetitions = 2, record = "all"}
 """
 
 
@@ -63,7 +59,42 @@ def test_a_run_of_ones_own_and_its_report(peerwise, tmp_path):
 def test_run_tells_its_keys(peerwise):
     code, out, _ = peerwise("run", "any.toml", "--keys")
     assert code == 0
-    assert "topology_options" in out
+    for section in ("data", "split", "network", "privacy", "run", "model", "net", "method"):
+        assert f"[{section}]" in out
+    assert "random_tree" in out  # defaults,
+    assert "communication rounds" in out  # and a line for each key
+    assert peerwise("run", "--keys")[1] == out
+
+
+def test_run_without_a_file_says_what_to_give(peerwise):
+    code, _, err = peerwise("run")
+    assert code == 2
+    assert "give a TOML file to run, or --keys" in err
+
+
+def test_an_option_says_its_default_its_values_and_its_meaning(peerwise):
+    code, out, _ = peerwise("list", "methods", "crc")
+    assert code == 0
+    said = " ".join(out.split())
+    for words in ("lr", "0.05", "number, greater than 0", "learning rate", "one of the rules"):
+        assert words in said
+    for words in ("statistics of a model", "every node talks to its neighbours", "is given: model"):
+        assert words in said
+    assert peerwise("list", "method", "crc")[1] == out
+    code, out, _ = peerwise("list", "methods", "cfa_ge")
+    assert "needs links with replies" in out
+
+
+def test_options_of_ones_own_are_listed(peerwise, tmp_path):
+    (tmp_path / "listed.py").write_text(
+        "from typing import Annotated\n"
+        "def mine(model, *, pace: Annotated[float, 'how fast'] = 2.5):\n"
+        '    """My own way."""\n'
+    )
+    code, out, _ = peerwise("list", "methods", "listed:mine")
+    assert code == 0
+    for words in ("My own way.", "pace", "2.5", "how fast"):
+        assert words in out
 
 
 def test_figure_2_needs_no_data(peerwise, tmp_path):
@@ -80,12 +111,13 @@ def test_a_table_without_data_says_where_to_look(peerwise):
 
 
 @pytest.mark.parametrize(
-    "kind", ["", "methods", "topologies", "rules", "items", "partitions", "shifts"]
+    "kind", ["", "methods", "method", "topologies", "rules", "items", "partitions", "shifts"]
 )
 def test_lists(peerwise, kind):
     code, out, _ = peerwise("list", *([kind] if kind else []))
     assert code == 0
-    expected = {"methods": "crc", "topologies": "random_tree", "items": "crc/table-12"}
+    expected = {"methods": "crc", "method": "crc", "topologies": "random_tree"}
+    expected |= {"items": "crc/table-12", "rules": "trimmed_mean"}
     expected |= {"partitions": "dirichlet_by_class", "shifts": "concept_drift"}
     assert expected.get(kind, "") in out
 
@@ -115,7 +147,8 @@ def test_help_teaches(peerwise, command):
     [
         (["reproduce", "crc/table-33"], "did you mean 'crc/table-3'"),
         (["reproduce", "crd/table-3"], "did you mean 'crc/table-3'"),
-        (["list", "method"], "did you mean 'methods'"),
+        (["list", "methds"], "did you mean 'methods'"),
+        (["list", "methods", "crk"], "did you mean 'crc'"),
         (["data", "show", "digit"], "did you mean 'digits'"),
         (["report", "nowhere"], "there is no folder"),
         (["run", "none.toml"], "there is no configuration"),
@@ -138,14 +171,18 @@ def test_mistakes_are_one_line_and_a_non_zero_exit(peerwise, command, says):
     [
         ('data = "wines"', "did you mean 'wine'"),
         ('methd = "crc"', "did you mean 'method'"),
-        ('topology = "rings"', "did you mean 'ring'"),
-        ("rounds = 0", "rounds = 0"),
-        ("lr = -1.0", "lr = -1.0"),
-        ("m0 = 0.0", "m0 = 0.0"),
+        ('network = "rings"', "did you mean 'ring'"),
+        ("network = {topologie = 3}", "did you mean 'topology'"),
+        ("run = {rounds = -1}", "[run] rounds must be 0 or more, got -1"),
+        ('method = {name = "crc", lr = -1}', "[method] lr must be greater than 0, got -1"),
+        ('method = {name = "crc", m0 = 0.0}', "[method] m0 must be greater than 0, got 0.0"),
         ('method = "no_module:f"', "cannot import"),
-        ('shift = "feature_skw"', "did you mean 'feature_skew'"),
-        ("shift_options = {strength = 1}", "shift_options of none"),
-        ("partition_options = {alpa = 1}", "partition_options of iid"),
+        ('split = {shift = "feature_skw"}', "did you mean 'feature_skew'"),
+        ("split = {strength = 1}", "unknown key in [split]: 'strength'"),
+        ('split = {partition = "dirichlet", alpa = 1}', "did you mean 'alpha'"),
+        ('net = "mlp"', "[net] is not read by crc: remove it"),
+        ("rounds = 3", "'rounds' is no section; it stands in [run] now"),
+        ("lr = 0.1", "write it in [method]"),
     ],
 )
 def test_a_wrong_configuration_names_key_and_remedy(peerwise, tmp_path, line, says):

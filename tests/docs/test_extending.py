@@ -110,14 +110,17 @@ SMALL = 'data = "wine"\nsplit = {nodes = 4, rows = 20}\nrun = {rounds = 1, repet
         ('method = "absent:thing"', "cannot import method 'absent:thing'"),
         ('method = {name = "other:bounded", pace = 0}', "pace must be greater than 0, got 0"),
         ('method = {name = "other:bounded", pase = 1}', "did you mean 'pace'"),
-        ('method = {name = "crc", rule = "other:nothing"}', "needs model"),
+        ('method = {name = "crc", rule = "other:nothing"}', "must return a"),
         ('network = "other:small"', "has 5 nodes, and there are 4"),
         ('network = "other:nothing"', "needs model"),
         ('network = {channel = "other:number"}', "must return a peerwise.channel.loss.Channel"),
         ('split = "other:twice"', "each to one node at most"),
         ('split = "other:words"', "must return a list of row numbers"),
         ('net = "other:flat"\nmethod = "decavg"', "must return a function from a key"),
-        ('run = {rounds = 1, repetitions = 1, metrics = ["other:number"]}', "must return a function of"),
+        (
+            'run = {rounds = 1, repetitions = 1, metrics = ["other:number"]}',
+            "must return a function of",
+        ),
         ('run = {rounds = 1, repetitions = 1, metrics = ["other:unsure"]}', "not seed"),
         ('method = "circle:thing"', "import each other in a circle"),
         ('method = "broken:thing"', "ZeroDivisionError"),
@@ -128,7 +131,7 @@ def test_a_mistake_is_one_line_that_says_how_to_mend_it(line, words, peerwise, t
     (tmp_path / "circle.py").write_text("from beside import b\na = 1\ndef thing(model): ...\n")
     (tmp_path / "beside.py").write_text("from circle import a\nb = 2\n")
     (tmp_path / "broken.py").write_text("x = 1\ny = x / 0\n")
-    kept = [l for l in SMALL.splitlines() if not l.startswith(line.split(" ")[0] + " ")]
+    kept = [k for k in SMALL.splitlines() if not k.startswith(line.split(" ")[0] + " ")]
     if line.startswith("split"):
         line = line.replace('split = "', 'split = {nodes = 4, rows = 20, partition = "') + "}"
     (tmp_path / "run.toml").write_text("\n".join([*kept, line]))

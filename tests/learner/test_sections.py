@@ -64,9 +64,12 @@ def test_a_list_is_a_sweep_and_methods_stand_side_by_side():
 
 
 def test_a_sweep_over_an_option_written_flat_and_in_a_short_form():
-    assert [c["network"]["channel"]["q"] for c in expand({"network": {"channel": "erasure", "q": [0.5, 1.0]}})] == [0.5, 1.0]  # fmt: skip
-    assert [c["network"]["topology"]["name"] for c in expand({"network": ["ring", "chain"]})] == ["ring", "chain"]  # fmt: skip
-    assert [c["method"]["lr"] for c in expand({"method": {"name": "crc", "lr": [0.1, 0.2]}})] == [0.1, 0.2]  # fmt: skip
+    lossy = expand({"network": {"channel": "erasure", "q": [0.5, 1.0]}})
+    assert [c["network"]["channel"]["q"] for c in lossy] == [0.5, 1.0]
+    graphs = expand({"network": ["ring", "chain"]})
+    assert [c["network"]["topology"]["name"] for c in graphs] == ["ring", "chain"]
+    rates = expand({"method": {"name": "crc", "lr": [0.1, 0.2]}})
+    assert [c["method"]["lr"] for c in rates] == [0.1, 0.2]
     both = expand({"network": {"topology": ["ring", {"name": "tree_plus", "extra": 3}]}})
     assert [dict(c.varied)["network.topology"] for c in both] == ["ring", "tree_plus"]
 
@@ -87,11 +90,10 @@ def test_the_reference_learns_the_same_at_one_place():
     assert (pooled["method"]["name"], pooled["method"]["lr"]) == ("rc", 0.1)
     assert pooled["model"]["name"] == "qda"
     net = cell({"method": {"name": "decdiff", "lr": 0.2, "s": 2.0, "epochs": 3}}).reference()
-    assert (net["method"]["name"], net["method"]["lr"], net["method"]["epochs"]) == ("pooled_net", 0.2, 3)  # fmt: skip
-    assert (
-        cell({"method": "logistic_regression", "model": "lda"}).reference()["model"]["name"]
-        == "lda"
-    )
+    asked = net["method"]
+    assert (asked["name"], asked["lr"], asked["epochs"]) == ("pooled_net", 0.2, 3)
+    other = cell({"method": "logistic_regression", "model": "lda"}).reference()
+    assert other["model"]["name"] == "lda"
 
 
 def test_a_changed_cell_keeps_the_rest():
@@ -99,6 +101,122 @@ def test_a_changed_cell_keeps_the_rest():
     other = base.changed(method="isolated", run={"seed": 3})
     assert (other["run"]["rounds"], other["run"]["seed"]) == (7, 3)
     assert base.changed(network={"channel": "delay"})["network"]["topology"]["name"] == "ring"
+
+
+def test_a_key_does_not_change_with_what_the_method_ignores():
+    rc = cell({"method": "rc"})
+    assert rc.key == rc.changed(network="ring").key
+    assert rc.key == rc.changed(network={"redraw": 4, "channel": "delay"}).key
+    assert rc.key == rc.changed(privacy={"epsilon": 1.0}).key
+    assert rc.key != rc.changed(split="label_drift").key
+    assert rc.key != rc.changed(method={"lr": 0.1}).key
+    fedavg = cell({"method": "fedavg"})
+    assert fedavg.key == fedavg.changed(network="ring").key
+    assert fedavg.key != fedavg.changed(network={"channel": "delay"}).key
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"network": "ring"},
+        {"network": {"redraw": 4}},
+        {"network": {"channel": "delay"}},
+        {"method": {"name": "crc", "iterations": 2}},
+        {"model": "lda"},
+        {"run": {"seed": 1}},
+        {"run": {"record": "all"}},
+    ],
+    ids=str,
+)
+def test_a_key_changes_with_what_the_method_uses(update):
+    assert cell({}).key != cell(update).key
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["crc", "rc", "ml", "isolated", "decdiff", "fedavg", "gossip_nb", "gaussian_nb"],
+)
+def test_a_shift_is_part_of_the_key_of_every_method_and_of_its_reference(method):
+    cells = [
+        cell({"method": method, "split": split})
+        for split in ({}, {"shift": "feature_skew"}, {"shift": "feature_skew", "strength": 1.0})
+    ]
+    assert len({c.key for c in cells}) == 3
+    assert len({c.reference().key for c in cells}) == 3
+
+
+def test_strengths_can_be_swept():
+    cells = expand({"split": {"shift": "concept_shift", "strength": [0, 0.5]}})
+    assert [c.varied for c in cells] == [
+        (("split.shift.strength", "0"),), (("split.shift.strength", "0.5"),)
+    ]  # fmt: skip
+    assert [c["split"]["shift"]["strength"] for c in cells] == [0, 0.5]
+
+
+def test_the_reference_is_of_the_same_rows():
+    split = {"partition": "label_drift", "rows": 20}
+    reference = cell(
+        {"network": "chain", "split": split, "method": {"name": "crc", "iterations": 3}}
+    ).reference()
+    assert reference["method"]["name"] == "rc"
+    assert reference["split"]["partition"]["name"] == "label_drift"
+    assert reference.key == cell({"method": "rc", "split": split}).key
+    assert reference.reference().key == reference.key
+
+
+def test_every_combination_of_lists_in_their_order():
+    cells = expand({"method": ["crc", "rc"], "split": {"rows": [10, 20], "nodes": 5}})
+    assert [(c.label, c["split"]["rows"], c["split"]["nodes"]) for c in cells] == [
+        ("crc", 10, 5),
+        ("rc", 10, 5),
+        ("crc", 20, 5),
+        ("rc", 20, 5),
+    ]
+    assert {name for c in cells for name, _ in c.varied} == {"method", "split.rows"}
+
+
+def test_a_list_where_a_list_is_expected_is_no_sweep():
+    (only,) = expand({"data": {"source": "wine", "drop": ["a", "b"]}})
+    assert only.varied == ()
+    assert only["data"]["drop"] == ("a", "b")
+    two = expand({"data": {"source": "wine", "drop": [["a", "b"], ["a"]]}})
+    assert [c["data"]["drop"] for c in two] == [("a", "b"), ("a",)]
+
+
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("run", {"rounds": -3}),
+        ("run", {"repetitions": 0}),
+        ("run", {"seed": -1}),
+        ("method", {"lr": 0}),
+        ("method", {"lr": -0.1}),
+        ("method", {"m0": 0}),
+        ("method", {"m0": -5.0}),
+        ("method", {"iterations": 0}),
+        ("split", {"nodes": 0}),
+        ("split", {"rows": 0}),
+        ("split", {"rows": "many"}),
+        ("network", {"redraw": 0}),
+        ("data", {"missing": "ignore"}),
+    ],
+    ids=str,
+)
+def test_values_that_make_no_sense_are_refused_with_key_and_value(section, given):
+    fixed = {"name": "crc"} if section == "method" else {}
+    ((key, value),) = given.items()
+    with pytest.raises(BadSetting, match=rf"\[{section}\] {key} must") as caught:
+        cell({section: {**fixed, **given}})
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [0, -3, True, "some", 1.5])
+def test_errors_are_recorded_last_always_or_every_so_many_rounds(given):
+    for good in ("last", "all", 7):
+        assert cell({"run": {"record": good}})["run"]["record"] == good
+    with pytest.raises(BadSetting, match=r"\[run\] record must be") as caught:
+        cell({"run": {"record": given}})
+    assert repr(given) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +228,10 @@ def test_a_changed_cell_keeps_the_rest():
         ({"method": {"name": "crc", "lr": "0.1"}}, "lr must be a number, got '0.1'"),
         ({"method": {"name": "crc", "iterations": 1.5}}, "must be a whole number"),
         ({"method": {"name": "crc", "rule": "trimed_mean"}}, "did you mean 'trimmed_mean'"),
-        ({"method": {"name": "crc", "lr_t": 1}}, "lr_t is an option of average_cvar, cvar_cvar, not of crc"),
+        (
+            {"method": {"name": "crc", "lr_t": 1}},
+            "lr_t is an option of average_cvar, cvar_cvar, not of crc",
+        ),
         ({"method": {"name": "gossip_nb", "counter": "push_som"}}, "did you mean 'push_sum'"),
         ({"method": {"lr": 0.1}}, r"\[method\] has no name; add one"),
         ({"method": 3}, r"must be a name or a table"),
@@ -121,11 +242,17 @@ def test_a_changed_cell_keeps_the_rest():
         ({"run": {"metrics": ["errrors"]}}, "did you mean 'errors'"),
         ({"run": {"record": 0}}, "record must be"),
         ({"run": {"precision": "float23"}}, "did you mean 'float32'"),
-        ({"split": {"partition": "dirichlet", "alpha": []}}, "split.partition.alpha is an empty list"),
+        (
+            {"split": {"partition": "dirichlet", "alpha": []}},
+            "split.partition.alpha is an empty list",
+        ),
         ({"method": ["crc", "crc"]}, "called the same: give each a label"),
-        ({"method": "private_crc", "run": {"rounds": 0}}, "rounds must be 1 or more for private_crc"),
+        (
+            {"method": "private_crc", "run": {"rounds": 0}},
+            "rounds must be 1 or more for private_crc",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said(given, words):
     with pytest.raises(PeerwiseError, match=words):
         expand(given)
@@ -157,9 +284,12 @@ def test_a_flat_key_of_0_6_says_where_it_lives_now(key, words):
         ({"method": "crc", "net": "mlp"}, r"\[net\] is not read by crc: remove it, or take"),
         ({"method": ["rc", "ml"], "network": "ring"}, r"\[network\] is not read by rc, ml"),
         ({"method": "crc", "privacy": {"epsilon": 1.0}}, r"\[privacy\] is not read by crc"),
-        ({"method": "fedavg", "network": "ring"}, "topology is not read by fedavg, which use a server"),
+        (
+            {"method": "fedavg", "network": "ring"},
+            "topology is not read by fedavg, which use a server",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_section_that_no_method_reads_is_named(given, words):
     with pytest.raises(BadSetting, match=words):
         expand(given)

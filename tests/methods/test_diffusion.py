@@ -126,7 +126,7 @@ def test_a_round_by_hand():
     x, y, _ = rows()
     shards = pack(x[:8], y[:8], [np.arange(4), np.arange(4, 8)])
     alpha, lr = 0.4, 0.1
-    method = average_cvar(NET, alpha=alpha, lr=lr, lr_t=0.05, steps=None, batch=4)
+    method = average_cvar(NET, alpha=alpha, lr=lr, lr_t=0.05, epochs=1, steps=None, batch=4)
     first = simulate(method, shards, topologies.chain(2), 1)
     second = simulate(method, shards, topologies.chain(2), 2)
     mean = jax.tree.map(lambda a: a.mean(0), first.state.value)

@@ -53,7 +53,7 @@ N, ROWS, FEATURES, CLASSES = 5, 24, 3, 3
 ROUNDS, SEEDS = 2000, tuple(range(8))
 ALPHA, LR, LR_T, DECAY = 0.4, 0.01, 0.005, 0.2  # decay makes the optimum one and finite
 NET = network_of(mlp(FEATURES, CLASSES, hidden=()), FEATURES, CLASSES)
-STEP = {"lr": LR, "steps": None, "batch": ROWS, "weight_decay": DECAY}
+STEP = {"lr": LR, "epochs": 1, "steps": None, "batch": ROWS, "weight_decay": DECAY}
 METHODS = {
     "cta": cta(NET, **STEP),
     "average": average_cvar(NET, alpha=ALPHA, lr_t=LR_T, **STEP),

@@ -10,7 +10,7 @@ import pytest
 from peerwise import combine, methods
 from peerwise import topology as topologies
 from peerwise.channel import both, delay, erasure, perfect, random_delay
-from peerwise.core import Mean, Message, Method, Slots, State
+from peerwise.core import Message, Method, Slots, State
 from peerwise.errors import Diverged
 from peerwise.models import naive_bayes
 from peerwise.node import Letter, Node
@@ -118,7 +118,7 @@ def numbers(*values):
     return pack(x, np.zeros(len(values), int), np.arange(len(values))[:, None])
 
 
-EQUAL = talking(Mean(combine.equal()))
+EQUAL = talking(combine.equal())
 
 
 def letter(value):

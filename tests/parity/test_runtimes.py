@@ -71,14 +71,14 @@ CASES = {
         ours(include_self=True, iterations=2), uneven, topologies.star(N)
     ),
     "metropolis, missing values, late": Case(
-        crc(OPEN, m0=80.0, weigh="metropolis"),
+        crc(OPEN, m0=80.0, rule="metropolis"),
         pack(*rows(EQUAL, share_missing=0.2)),
         topologies.metropolis(TREE),
         LATE,
     ),
-    "data size, ragged, on redrawn trees": Case(ours(weigh="data_size"), uneven, REDRAWN),
+    "data size, ragged, on redrawn trees": Case(ours(rule="data_size"), uneven, REDRAWN),
     "data size and self, on a lossy server": Case(
-        ours(weigh="data_size", include_self=True), uneven, topologies.server(N), LOSSY
+        ours(rule="data_size", include_self=True), uneven, topologies.server(N), LOSSY
     ),
     "rc from maximum likelihood, best iterate": Case(
         rc(MODEL, lr=0.2, start="ml", iterate="best"), pooled(*rows(EQUAL)), topologies.alone(1)

@@ -549,10 +549,10 @@ def test_messages_and_their_bytes_are_counted(runtime, graph, each_round):
 
 
 def test_a_redrawn_graph_counts_the_links_of_each_round():
-    graphs = [topologies.erdos_renyi(N, 0.5, seed=s) for s in range(40)]
+    graphs = [topologies.erdos_renyi(N, p=0.5, seed=s) for s in range(40)]
     counts = [g.links_per_round(0) for g in graphs]
     assert len(set(counts)) > 1
-    draw = partial(topologies.erdos_renyi, N, 0.5)
+    draw = partial(topologies.erdos_renyi, N, p=0.5)
     graph = topologies.redrawn(draw, every=2, rounds=6)
     run = simulate(TALK, DATA, graph, 6)
     assert run.messages == sum(graph.links_per_round(t) for t in range(6))
@@ -579,7 +579,7 @@ def test_double_precision_doubles_the_bytes():
         ({"at": [1], "rounds": 0}, BadSetting, r"got 1"),
         ({"precision": "float16"}, UnknownName, "precision 'float16'"),
         (
-            {"method": crc(MODEL, m0=60.0, weigh="metropolis")},
+            {"method": crc(MODEL, m0=60.0, rule="metropolis")},
             BadSetting,
             r"wrap the topology in topology.metropolis",
         ),

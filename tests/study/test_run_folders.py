@@ -13,12 +13,8 @@ from peerwise.study.sweep import read_config, sweep
 CONFIG = {
     "data": "wine",
     "method": ["crc", "isolated"],
-    "nodes": 3,
-    "rows": 20,
-    "rounds": 3,
-    "repetitions": 2,
-    "test_rows": 50,
-    "record": "all",
+    "split": {"nodes": 3, "rows": 20, "test_rows": 50},
+    "run": {"rounds": 3, "repetitions": 2, "record": "all"},
 }
 RECORD = Record(
     paper=None,
@@ -93,7 +89,7 @@ def test_records_of_another_shape_are_refused(tmp_path):
 
 def test_a_sweep_where_nothing_runs_says_why(tmp_path):
     with pytest.raises(BadSetting, match="too few"):
-        sweep({**CONFIG, "nodes": 999}, tmp_path, workers=1)
+        sweep({**CONFIG, "split": {"nodes": 999}}, tmp_path, workers=1)
 
 
 def test_configurations_that_cannot_be_read(tmp_path):
