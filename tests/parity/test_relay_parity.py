@@ -59,12 +59,12 @@ def look(method, state):
     return state.value["statistics"]
 
 
-# what others hold too: they take long to compile
-FULL = ("naive Bayes on a tree", "qda on a ring", "tan on a tree")
+# the one that has circles and links that lose; all take long to compile
+QUICK = ("naive Bayes on a lossy ring",)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.full if n in FULL else ()) for n in CASES]
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.full) for n in CASES]
 )
 def test_all_runtimes_agree(name):
     """To the last bit one by one; side by side in what is learnt, and in the tree exactly."""

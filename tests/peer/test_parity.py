@@ -17,11 +17,12 @@ def tree(n, seed=0):
     return nx.relabel_nodes(drawn, {i: f"n{i}" for i in range(n)})
 
 
-def test_eight_peers_with_crc_end_with_the_simulators_models(tmp_path):
-    fed = federation(tmp_path, tree(8), {"name": "crc", "lr": 0.05}, rounds=64)
+@pytest.mark.parametrize("rounds", [12, pytest.param(64, marks=pytest.mark.full)])
+def test_eight_peers_with_crc_end_with_the_simulators_models(tmp_path, rounds):
+    fed = federation(tmp_path, tree(8), {"name": "crc", "lr": 0.05}, rounds=rounds)
     daemons = [fed.daemon(name) for name in fed.charter.names]
     assert run_all(*daemons) == [True] * 8
-    assert_same(simulated(fed, daemons, 64), daemons)
+    assert_same(simulated(fed, daemons, rounds), daemons)
 
 
 NET = {"lr": 0.05, "batch": 10}
@@ -29,15 +30,17 @@ NET = {"lr": 0.05, "batch": 10}
 
 EXACT = [
     {"method": "crc", "model": "qda", "run": {"precision": "float64"}},
-    {"method": {"name": "crc", "rule": "metropolis"}},
-    {"method": "gossip_nb"},
     {"method": {"name": "gossip_nb", "counter": "cumulative"}},
     {"method": "relay"},
     {"method": "isolated"},
 ]
-NETS = [
+MORE_EXACT = [
+    {"method": {"name": "crc", "rule": "metropolis"}},
+    {"method": "gossip_nb"},
+]
+NETS = [{"method": {"name": "cfa_ge", **NET}}]  # which also replies
+MORE_NETS = [
     {"method": {"name": "decdiff", **NET}},
-    {"method": {"name": "cfa_ge", **NET}},
     {"method": {"name": "ba_bfl", **NET}, "net": {"name": "mlp_64", "bayesian_layers": 1}},
     {"method": {"name": "cvar_cvar", **NET}},
     {"method": {"name": "relay_gd", **NET}},
@@ -48,6 +51,11 @@ def named(sections):
     return str(sections["method"])[:30]
 
 
+def and_in_full(some, more):
+    """The others take long to compile; tests/learner has them without a network between."""
+    return [*some, *(pytest.param(one, marks=pytest.mark.full) for one in more)]
+
+
 def between_peers_as_in_one_program(folder, sections, tolerance):
     fed = federation(folder, tree(3), **sections, rounds=6)
     daemons = [fed.daemon(name) for name in fed.charter.names]
@@ -55,7 +63,7 @@ def between_peers_as_in_one_program(folder, sections, tolerance):
     assert_same(simulated(fed, daemons, 6), daemons, tolerance)
 
 
-@pytest.mark.parametrize("sections", EXACT, ids=named)
+@pytest.mark.parametrize("sections", and_in_full(EXACT, MORE_EXACT), ids=named)
 def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(
     tmp_path, sections
 ):
@@ -63,7 +71,7 @@ def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program
 
 
 @pytest.mark.optimised(False)  # to rounding
-@pytest.mark.parametrize("sections", NETS, ids=named)
+@pytest.mark.parametrize("sections", and_in_full(NETS, MORE_NETS), ids=named)
 def test_nets_learn_between_peers_what_they_learn_in_one_program(tmp_path, sections):
     between_peers_as_in_one_program(tmp_path, sections, 1e-5)
 
