@@ -81,7 +81,10 @@ def trainer(
     )
     if training.validation:
         train = early_stopping(train, objective.loss, training.validation, training.patience)
-    own_epochs = partial(jax.random.randint, shape=(), minval=low, maxval=high + 1, dtype=jnp.int32)
+
+    def own_epochs(key: Array) -> Array:
+        return jax.random.randint(key, (), low, high + 1, jnp.int32)
+
     return Trainer(optimiser.init, own_epochs, train)
 
 
