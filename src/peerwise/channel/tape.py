@@ -1,6 +1,5 @@
 """Recorded arrivals: `record` turns what a channel does into a table, `trace` plays it back."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,10 +59,7 @@ def _table(source: Any) -> tuple[pd.DataFrame, str]:
     if isinstance(source, pd.DataFrame):
         return source, "the trace"
     path = Path(source)
-    readers: dict[str, Callable[..., pd.DataFrame]] = {
-        ".csv": pd.read_csv,
-        ".parquet": pd.read_parquet,
-    }
+    readers: Any = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
     if path.suffix not in readers:
         raise BadFile(f"a trace is a table, .csv or .parquet, got {path}")
     try:

@@ -20,23 +20,23 @@ def _in_turn(
     links: Links,
     sent: Sent | None = None,
 ) -> Links:
-    def key_of(i: int) -> Array:  # each channel draws its own random numbers
-        return jax.random.fold_in(key, i)
+    # each channel draws its own random numbers
+    keys = [jax.random.fold_in(key, i) for i in range(len(before) + 1 + len(after))]
 
     def so_far(s: Array, links: Links) -> Links:
         links = links if sent is None else sent(s, links)
         for i, channel in enumerate(before):
-            links = channel(key_of(i), s, links)
+            links = channel(keys[i], s, links)
         return links
 
     if late is None:
         links = so_far(t, links)
     elif before or sent is not None:
-        links = late.draw(key_of(len(before)), t, links, so_far)
+        links = late.draw(keys[len(before)], t, links, so_far)
     else:
-        links = late(key_of(0), t, links)
+        links = late(keys[0], t, links)
     for i, channel in enumerate(after, len(before) + 1):
-        links = channel(key_of(i), t, links)
+        links = channel(keys[i], t, links)
     return links
 
 

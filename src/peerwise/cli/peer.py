@@ -116,8 +116,7 @@ def run(
         allowed=allow or (),
     )  # fmt: skip
     if dry_run:
-        plan, memory, sizes = show(site)
-        _show_dry(plan, memory, sizes)
+        _show_dry(*show(site))
         return
     done = serve(site)
     where = f"state in [bold]{escape(str(state))}[/]"
@@ -128,14 +127,15 @@ def run(
     )
 
 
-def _show_dry(plan, memory, sizes) -> None:  # type: ignore[no-untyped-def]
+def _show_dry(plan: Any, letters: Any) -> None:
     import jax
     import numpy as np
 
+    from peerwise.runtime import size_of
+
     title = f"What {escape(plan.name)} would send in its first round"
     table = Table("tensor", "shape", "least", "mean", "most", title=title, **TITLE)
-    letter = plan.node(0).letters(memory, 0)
-    first = next(iter(letter.values()))
+    first = next(iter(letters.values()))
     for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0]:
         a = np.asarray(leaf)
         numbers = [f"{f(a):.4g}" for f in (np.min, np.mean, np.max)] if a.size else ["-"] * 3
@@ -143,8 +143,8 @@ def _show_dry(plan, memory, sizes) -> None:  # type: ignore[no-untyped-def]
             numbers = ["(noise)"] * 3
         table.add_row(escape(jax.tree_util.keystr(path)), str(a.shape), *numbers)
     console.print(table)
-    for name, size in sizes.items():
-        console.print(f"to {escape(name)}: {size} bytes of numbers a round")
+    for name, letter in letters.items():
+        console.print(f"to {escape(name)}: {size_of(letter)} bytes of numbers a round")
     console.print(
         f"{len(plan.y)} rows stay here. Nothing was sent, drawn or kept."
         + (" What is sent will carry noise, drawn and paid for when the peer runs."

@@ -35,8 +35,9 @@ def as_columns(estimator: Any, X: Any, *, reset: bool, y: Any = None) -> tuple[l
         if y is not None:
             check_consistent_length(X, y)
         return [_column(X.iloc[:, j], X.columns[j]) for j in range(X.shape[1])], y
+    text = not isinstance(X, pd.DataFrame) and getattr(X, "dtype", np.dtype(float)).kind in "OU"
     nominal = estimator.categorical_features
-    dtype = None if _has_text(X) and not isinstance(nominal, str) else "numeric"
+    dtype = None if text and not isinstance(nominal, str) else "numeric"
     gaps = estimator.__sklearn_tags__().input_tags.allow_nan
     finite: Any = "allow-nan" if gaps else True
     options = {"dtype": dtype, "ensure_all_finite": finite, "reset": reset}
@@ -47,10 +48,6 @@ def as_columns(estimator: Any, X: Any, *, reset: bool, y: Any = None) -> tuple[l
     if dtype == "numeric":
         X = X.astype(np.float64)
     return [X[:, j] for j in range(X.shape[1])], y
-
-
-def _has_text(X: Any) -> bool:
-    return not isinstance(X, pd.DataFrame) and getattr(X, "dtype", np.dtype(float)).kind in "OU"
 
 
 def _is_number(dtype: Any) -> bool:

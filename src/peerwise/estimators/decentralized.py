@@ -1,6 +1,7 @@
 """A network of nodes that learn from each other, simulated, as a scikit-learn estimator."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -273,16 +274,9 @@ class DecentralizedClassifier(Tabular):
             consensus: Any = classifier(jax.tree.map(lambda a: a.mean(0), values))
         else:
             empty = world._replace(x=world.x[:0].copy(), y=world.y[:0].copy(), owned=[])
-            consensus = NetworkModel(described, empty, self.topology_, values)
-            models = [
-                NetworkModel(
-                    described,
-                    empty,
-                    self.topology_,
-                    jax.tree.map(lambda a, i=i: a[i : i + 1], values),
-                )
-                for i in range(len(names))
-            ]
+            of_nodes = partial(NetworkModel, described, empty, self.topology_)
+            consensus = of_nodes(values)
+            models = [of_nodes(jax.tree.map(lambda a: a[None], value)) for value in parts]
         self.node_models_ = dict(zip(names, models, strict=True))
         self.consensus_ = consensus
 

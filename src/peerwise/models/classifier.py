@@ -24,10 +24,6 @@ Array = npt.NDArray[Any]
 Rows = npt.NDArray[Any] | pd.DataFrame
 
 
-def _terms(model: Model, s: Any, x: Array) -> Any:
-    return model.terms(s, x)
-
-
 def _terms_sum(model: Model, s: Any, x: Array) -> Any:
     of_class, of_features = model.terms(s, x)
     return of_class + of_features.sum(-1)
@@ -37,14 +33,11 @@ def _sample(model: Model, s: Any, key: Any, rows: int) -> Any:
     return model.sample(key, s, rows)
 
 
-def _describe(model: Model, s: Any) -> Any:
-    return model.describe(s)
-
-
 @cache
 def _compiled(function: Any, model: Model, static: tuple[int, ...]) -> Any:
-    """The same function of the same model is compiled once."""
-    return jax.jit(partial(function, model), static_argnums=static)
+    """The same function of the same model, or field of it, is compiled once."""
+    made = getattr(model, function) if isinstance(function, str) else partial(function, model)
+    return jax.jit(made, static_argnums=static)
 
 
 def least_cost(log_prob: Array, cost: Any) -> Array:
@@ -73,7 +66,7 @@ class Classifier:
     statistics: "Statistics"
 
     def _run(self, function: Any, *args: Any, static: tuple[int, ...] = ()) -> Any:
-        """A function of (model, statistics, ...) in double precision."""
+        """A function of (model, statistics, ...), or a model's own, in double precision."""
         s = self.statistics
         with jax.enable_x64(True):
             values = jax.tree.map(lambda a: jax.numpy.asarray(a, float), s.values)
@@ -132,7 +125,7 @@ class Classifier:
         """
         schema = self.statistics.schema
         x = self._checked(np.asarray(row, float).reshape(1, -1))
-        of_class, of_features = self._run(_terms, x)
+        of_class, of_features = self._run("terms", x)
         joint = (of_class + of_features.sum(-1))[0]
         best = np.argsort(-joint, kind="stable")
         names = [str(c) for c in schema.classes]
@@ -173,4 +166,4 @@ class Classifier:
     @property
     def parameters(self) -> dict[str, Any]:
         """Prior, means, variances and category probabilities, as a textbook writes them."""
-        return dict(self._run(_describe))
+        return dict(self._run("describe"))

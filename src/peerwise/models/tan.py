@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 
-from peerwise.core import Array, Shard
+from peerwise.core import Array
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.models.block import assemble, check_arguments, places
@@ -30,13 +30,10 @@ def structure(cardinalities: tuple[int, ...], classes: int) -> Phase:
     """What `tan` takes from rows: the tree that the counts of all pairs of categories give."""
     pairs = pair_counts(cardinalities, classes)
 
-    def count(shard: Shard) -> Array:
-        return pairs(*shard)
-
     def options(sums: np.ndarray) -> dict[str, Any]:
         return {"parents": tuple(chow_liu(sums, cardinalities).tolist())}
 
-    return Phase(count, options)
+    return Phase(lambda shard: pairs(*shard), options)
 
 
 @declares("model", agrees=structure)
@@ -63,12 +60,9 @@ def tan(
             "tan needs its structure: give parents, a column for every column or -1 "
             "(models.tan.chow_liu finds them from pair_counts)"
         )
-    given = tuple(parents)
+    given = tuple(int(p) for p in parents)
     if len(given) != len(cardinalities):
         raise BadSetting(f"parents must have {len(cardinalities)} entries, got {len(given)}")
-    if any(p != int(p) for p in given):
-        raise BadSetting(f"parents must be whole numbers, got {given}")
-    given = tuple(int(p) for p in given)
     for i, p in enumerate(given):
         if p != -1 and not (0 <= p < len(given) and cardinalities[p] and cardinalities[i]):
             raise BadSetting(

@@ -161,7 +161,10 @@ def zipf(
     (900, 3)
     """
     sizes = checked(x, y, sizes)
-    _range(gini)
+    if gini is not None and not 0 <= gini[0] <= gini[1] <= 1:
+        raise BadSetting(
+            f"gini must be a lowest and a highest value between 0 and 1, or None, got {gini!r}"
+        )
     classes, code = np.unique(y, return_inverse=True)
     held = apportion(np.bincount(code), int(sizes.sum()))  # rows of each class that are dealt
     needed = sizes.size * least
@@ -222,10 +225,3 @@ def _skewed(
         f"none of {DRAWS} draws had a mean Gini index between {low} and {high}; they had "
         f"{min(seen):.2f} to {max(seen):.2f}; {mend}, take another range, or gini=None for any"
     )
-
-
-def _range(gini: tuple[float, float] | None) -> None:
-    if gini is not None and not (np.shape(gini) == (2,) and 0 <= gini[0] <= gini[1] <= 1):
-        raise BadSetting(
-            f"gini must be a lowest and a highest value between 0 and 1, or None, got {gini!r}"
-        )

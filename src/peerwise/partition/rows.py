@@ -1,6 +1,5 @@
 """What all partitions have in common: checked sizes, chunks, whole numbers in proportion."""
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -8,8 +7,6 @@ import numpy as np
 from peerwise.errors import BadData, BadSetting
 
 Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
-# Deals rows to nodes: rng, x [m, d], y [m], sizes [n] -> the rows of each node.
-Partition: TypeAlias = Callable[[np.random.Generator, np.ndarray, np.ndarray, np.ndarray], Rows]
 
 
 def checked(x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -4,20 +4,19 @@ The BA-BFL paper's introduction lists five kinds of heterogeneity. Two are who h
 skew of labels (a partition) and of quantity (`sizes`). The other three change the rows, as here.
 Numbers move by parts of their standard deviation over all nodes' rows, so that units do not matter;
 category codes and columns that do not vary stay as they are, and missing values stay missing.
+
+No row may belong to two nodes. A row of no node stays. Without cardinalities (0: a number) all
+columns are numbers.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
-
-# Changes rows: rng, x [m, d], y [m], the rows of each node, cardinalities (0: a number) -> x, y.
-# No row may belong to two nodes. A row of no node stays. Without cardinalities all are numbers.
-Shift: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 STRONGEST = 10.0  # exp(10 a) is still a number in float32 for every normal draw a that occurs
 

@@ -92,10 +92,7 @@ def set_up(
     order = np.random.default_rng(seed).permutation(len(frame))
     names = [f"node{i}" for i in range(nodes)]
     drawn = topology.graph_of(topology.named(graph, nodes, seed))
-    links = nx.relabel_nodes(nx.Graph(drawn), dict(enumerate(names)))
-    among = nx.Graph()  # in the order of their names
-    among.add_nodes_from(names)
-    among.add_edges_from(links.edges)
+    among = nx.relabel_nodes(nx.Graph(drawn), dict(enumerate(names)))
     # categories and units of all rows: here they are no secret, and test rows must be read too
     whole = table._replace(frame=_frame(table), split=None)
     images = not isinstance(table.frame, pd.DataFrame)

@@ -65,10 +65,6 @@ class Plan:
         """What the first phase found, as plain values that go into a file."""
         return jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
 
-    def node(self, phase: int, agreed: Mapping[str, Any] | None = None) -> Node:
-        """The node of a phase, whose state goes on from somewhere."""
-        return self._node(phase, agreed, None)
-
     def begin(
         self, phase: int, agreed: Mapping[str, Any] | None = None, ledger: Ledger | None = None
     ) -> tuple[Node, Memory]:
@@ -84,7 +80,7 @@ class Plan:
                 released = self._released(ledger)
             elif ledger.accountant == "basic":
                 self._charge(ledger, self.charter.rounds)
-        node = self._node(phase, agreed, released)
+        node = self.node(phase, agreed, released)
         return node, node.begin()
 
     def pay(self, phase: int, ledger: Ledger | None) -> None:
@@ -97,7 +93,10 @@ class Plan:
         """Rows in the charter's units as the model sees them."""
         return self.learning.encoded(x, agreed)
 
-    def _node(self, phase: int, agreed: Mapping[str, Any] | None, released: Any) -> Node:
+    def node(
+        self, phase: int, agreed: Mapping[str, Any] | None = None, released: Any = None
+    ) -> Node:
+        """The node of a phase, whose state goes on from somewhere or begins with a release."""
         charter, learning = self.charter, self.learning
         if not self.learns(phase):
             shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))

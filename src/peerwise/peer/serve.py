@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from peerwise import data, runtime
+from peerwise import data
 from peerwise.channel import Channel
 from peerwise.errors import BadFile, BadSetting
-from peerwise.node import Memory
+from peerwise.node import Letter
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity
@@ -56,7 +56,7 @@ class Site:
         if not 0 <= held_out < 1:
             raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
         self.table, self.kept = _held_out(load_rows(rows, self.charter.target), held_out)
-        self.mark = f"{_hash(rows)}:{held_out:g}"
+        self.mark = f"{hashlib.sha256(rows.read_bytes()).hexdigest()}:{held_out:g}"
 
     def plan(self) -> Plan:
         """What the peer runs."""
@@ -68,10 +68,6 @@ def load_rows(path: Path, target: str) -> data.Table:
     if not path.exists():
         raise BadFile(f"there is no data file {path}")
     return data.load(path, target=target)
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table | None]:
@@ -89,14 +85,12 @@ def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table |
     return part(~apart), part(apart)
 
 
-def dry_run(site: Site) -> tuple[Plan, Memory, dict[str, int]]:
-    """The first state and how many bytes would go to whom, with nothing sent, drawn or kept."""
+def dry_run(site: Site) -> tuple[Plan, dict[str, Letter]]:
+    """What would go to whom in the first round, with nothing sent, drawn or kept."""
     plan = site.plan()
     node = plan.node(0)
-    memory = node.shape() if plan.private else node.begin()
-    letters = node.letters(memory, 0)
-    sizes = {plan.charter.names[j]: runtime.size_of(letter) for j, letter in letters.items()}
-    return plan, memory, sizes
+    letters = node.letters(node.shape() if plan.private else node.begin(), 0)
+    return plan, {plan.charter.names[j]: letter for j, letter in letters.items()}
 
 
 @contextmanager

@@ -17,14 +17,7 @@ from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
 from peerwise.models.registry import model_for
-from peerwise.privacy.budget import (
-    Queries,
-    check_delta,
-    check_epsilon,
-    scales,
-    split,
-    split_gaussian,
-)
+from peerwise.privacy import budget
 from peerwise.privacy.ledger import Ledger
 from peerwise.privacy.mechanism import MECHANISMS, Noise, gaussian_sigma, vetted
 from peerwise.privacy.sensitivity import bounded, clip
@@ -100,15 +93,16 @@ def private_statistics(
         raise UnknownName("model with private statistics", model, PRIVATE)
     if mechanism not in MECHANISMS:
         raise UnknownName("kind of noise", mechanism, MECHANISMS)
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta, mechanism)
-    queries = Queries(schema.cardinalities, len(schema.classes), schema.missing)
+    epsilon, delta = budget.check_epsilon(epsilon), budget.check_delta(delta, mechanism)
+    queries = budget.Queries(schema.cardinalities, len(schema.classes), schema.missing)
     low, high = _encoded(schema, bounds)
     sensitivity = bounded(queries, low, high)
     if mechanism == "laplace":
-        multiplier, scale = None, _laplace(epsilon, queries, sensitivity, split)
+        multiplier, share = None, budget.split(epsilon, queries, sensitivity, split)
+        scale = budget.scales(sensitivity, share, queries)
     else:
         multiplier = gaussian_sigma(1.0, epsilon, delta)
-        share = split_gaussian(multiplier, queries, sensitivity, split)
+        share = budget.split_gaussian(multiplier, queries, sensitivity, split)
         scale = sensitivity * share[queries.column]
     x, y = _rows(x, y, schema)
     _plausible(x, schema, low, high)
@@ -132,10 +126,6 @@ def private_statistics(
         )
     noisy = noise(mechanism, sums, np.tile(scale, (len(sums), 1)))
     return Release(Statistics(schema, noisy, model), receipt, int(clipped), scale)
-
-
-def _laplace(epsilon: float, queries: Queries, sensitivity: np.ndarray, rule: str) -> np.ndarray:
-    return scales(sensitivity, split(epsilon, queries, sensitivity, rule), queries)
 
 
 def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:

@@ -185,11 +185,6 @@ def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
     return build(n, graphs, every=1, arrival=True)
 
 
-def _symmetric(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
-    there, back = np.sort(src.astype(np.int64) * n + dst), np.sort(dst.astype(np.int64) * n + src)
-    return bool(np.array_equal(there, back))
-
-
 def metropolis(topology: Topology) -> Topology:
     """The same links with weights 1 / (1 + the larger degree of the two ends); 1 / n for a server.
 
@@ -206,8 +201,8 @@ def metropolis(topology: Topology) -> Topology:
     else:
         weight = np.zeros(old.shape)
         for i, real in enumerate(old > 0):
-            u, v = src[i, real], dst[i, real]
-            if not _symmetric(topology.n, u, v):
+            u, v = src[i, real].astype(np.int64), dst[i, real].astype(np.int64)
+            if not np.array_equal(np.sort(u * topology.n + v), np.sort(v * topology.n + u)):
                 raise BadSetting(
                     "Metropolis weights need links in both directions; make the graph undirected"
                 )
