@@ -32,6 +32,7 @@ OPTIONS = {
     "both": {"channels": [{"name": "erasure", "q": 0.8}, "delay"]},
     "small_world": {"k": 2},
     "regular": {"k": 2},
+    "tree_plus": {"extra": 2},
     "erdos_renyi": {"p": 0.7},
     "zipf": {"gini": [0.0, 1.0], "largest": 10},
     "dirichlet_by_class": {"least": 1, "alpha": 5.0},
@@ -47,7 +48,9 @@ def describe(kind, name):
     if kind in ("method", "model"):
         return {**SMALL, "data": DATA.get(name, "wine"), kind: table}
     if kind == "net":
-        return {**SMALL, "data": DATA.get(name, "wine"), kind: table, "method": "decavg"}
+        few = {"nodes": 4, "rows": 5, "test_rows": 20}  # nets are large
+        given = {**SMALL, "split": few, kind: table, "method": "decavg"}
+        return {**given, "data": DATA.get(name, "wine")}
     if kind == "rule":
         return {**SMALL, "method": {"name": RULED_BY.get(name, "crc"), "rule": table}}
     if kind == "loss":
