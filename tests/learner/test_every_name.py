@@ -18,16 +18,21 @@ from peerwise.walk import walk
 
 ROUNDS = 2
 RUN = {"rounds": ROUNDS, "repetitions": 1}
-SMALL = {"data": "wine", "split": {"nodes": 4, "rows": 20}, "run": RUN}
+SMALL = {"data": "wine", "split": {"nodes": 4, "rows": 20, "test_rows": 50}, "run": RUN}
 # rows that a thing can be about, where wine's are not
-DATA = {"bernoulli": "binary.csv", "multinomial": "digits"}
-IMAGES = ("cnn", "cnn_dropout", "lenet")
+PIXELS = {"source": "pixels", "scale": "unit"}
+DATA = {
+    "bernoulli": {"source": "binary.csv", "target": "y"},
+    "multinomial": "digits",
+    **dict.fromkeys(("cnn", "cnn_dropout", "lenet"), PIXELS),
+}
 # options without which a thing means nothing
 OPTIONS = {
     "trace": {"source": "trace.csv"},
     "both": {"channels": [{"name": "erasure", "q": 0.8}, "delay"]},
     "small_world": {"k": 2},
     "regular": {"k": 2},
+    "tree_plus": {"extra": 2},
     "erdos_renyi": {"p": 0.7},
     "zipf": {"gini": [0.0, 1.0], "largest": 10},
     "dirichlet_by_class": {"least": 1, "alpha": 5.0},
@@ -41,15 +46,11 @@ def describe(kind, name):
     """A small description in which something of a kind is used."""
     table = {"name": name, **OPTIONS.get(name, {})}
     if kind in ("method", "model"):
-        given = {**SMALL, kind: table}
-        return {**given, "data": {"source": DATA[name], "target": "y"}} if name in DATA else given
+        return {**SMALL, "data": DATA.get(name, "wine"), kind: table}
     if kind == "net":
-        return {
-            **SMALL,
-            "data": "digits" if name in IMAGES else "wine",
-            "net": table,
-            "method": "decavg",
-        }
+        few = {"nodes": 4, "rows": 5, "test_rows": 20}  # nets are large
+        given = {**SMALL, "split": few, kind: table, "method": "decavg"}
+        return {**given, "data": DATA.get(name, "wine")}
     if kind == "rule":
         return {**SMALL, "method": {"name": RULED_BY.get(name, "crc"), "rule": table}}
     if kind == "loss":
@@ -64,26 +65,38 @@ def describe(kind, name):
 NAMES = [(kind, name) for kind in KINDS for name in entries(kind)]
 
 
-@pytest.fixture
-def folder(monkeypatch, tmp_path):
-    """An empty folder with the files that some names need."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+def idx(array):
+    """The bytes of an idx file."""
+    sizes = np.array(array.shape, ">i4").tobytes()
+    return bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files that some names need, and with what ran before: references, say."""
+    path = tmp_path_factory.mktemp("names")
     rng = np.random.default_rng(0)
-    binary = pd.DataFrame(rng.integers(0, 2, (120, 3)), columns=list("abc"))
-    binary.assign(y=rng.integers(0, 2, 120)).to_csv("binary.csv", index=False)
+    binary = pd.DataFrame(rng.integers(0, 2, (150, 3)), columns=list("abc"))
+    binary.assign(y=rng.integers(0, 2, 150)).to_csv(path / "binary.csv", index=False)
     rounds, src = np.divmod(np.arange(8), 4)
     trace = pd.DataFrame({"round": rounds + 1, "src": src, "dst": (src + 1) % 4})
-    trace.to_csv("trace.csv", index=False)
-    return tmp_path
+    trace.to_csv(path / "trace.csv", index=False)
+    images = {
+        "train-images-ubyte": rng.integers(256, size=(150, 16, 16), dtype=np.uint8),
+        "train-labels-ubyte": rng.integers(2, size=150, dtype=np.uint8),
+    }
+    for name, array in images.items():
+        (path / name).write_bytes(idx(array))
+    entry = {"name": "pixels", "kind": "image", "files": [{"file": f} for f in images]}
+    (path / "MANIFEST.json").write_text(json.dumps({"datasets": [entry]}))
+    return path
 
 
 @pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda part: part)
 def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
-    described = describe(kind, name)
-    if (kind, name) == ("model", "multinomial"):
-        described["data"] = "digits"
-    (folder / "small.toml").write_text(tomli_w.dumps(described))
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PEERWISE_DATA", str(folder))
+    (folder / "small.toml").write_text(tomli_w.dumps(describe(kind, name)))
     code, out, err = command(monkeypatch, capsys)("run", "small.toml", "--workers", 1)
     assert code == 0, out + err
     records = json.loads((folder / "runs" / "small" / "results.json").read_text())
@@ -110,6 +123,7 @@ def talk(nodes, rounds):
     return memories
 
 
+@pytest.mark.optimised  # bits are compared
 @pytest.mark.parametrize("name", entries("method"))
 def test_every_method_is_the_same_in_all_runtimes(name):
     """simulate(exact=True), walk and, where a peer may run it, nodes that know their own rows."""
