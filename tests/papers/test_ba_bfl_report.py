@@ -15,11 +15,19 @@ from peerwise.papers.reproduce import reproduce
 from peerwise.study import tasks
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def patch():
+    """For all tests here, which share a folder."""
+    with pytest.MonkeyPatch.context() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, patch):
     """A run folder whose cells are made up, but for one that is missing."""
+    tmp_path = tmp_path_factory.mktemp("ba_bfl")
     here = [{"name": name} for name in ba_bfl.SETS]
-    monkeypatch.setattr(data, "available", lambda: here)
+    patch.setattr(data, "available", lambda: here)
     rng = np.random.default_rng(0)
 
     def run(self, checkpoint=None):
@@ -37,7 +45,7 @@ def folder(tmp_path, monkeypatch):
             "local_accuracy": nodes[:, 1:], "sizes": np.full((3, 10), 50),
         }  # fmt: skip
 
-    monkeypatch.setattr(tasks.Task, "run", run)
+    patch.setattr(tasks.Task, "run", run)
     items = list(ba_bfl.ITEMS)
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1)
     lost = ba_bfl.ITEMS["table-1"].tasks(list(ba_bfl.SETS), Scale())["cifar10 2 gaa"]
@@ -105,12 +113,14 @@ def test_figures_say_what_bars_are(replicas, words):
     plt.close(figure)
 
 
-def test_items_that_were_not_run_are_named(folder):
+def test_items_that_were_not_run_are_named(folder, patch):
+    """The last of those that share the folder: it takes runs out of it."""
     for task in ba_bfl.ITEMS["figure-4"].tasks(list(ba_bfl.SETS), Scale()).values():
         (folder / "cells" / f"{task.key}.npz").unlink()
     found = reproduce(ba_bfl.PAPER, list(ba_bfl.ITEMS), folder, workers=1, only_kept=True)
     assert "figure-4" not in {r.item for r in found.records}
     assert not any(c.name.endswith("cost") for c in found.claims)
     assert "- Figure 4. Cost by Bayesian layers: 12 of 12 runs" in page(folder)
+    patch.setattr(paper.figures, "save", lambda figure, path: plt.close(figure) or path)
     drawn = paper.show(folder, Console(record=True, width=120))
     assert "figure-4.png" not in {p.name for p in drawn}
