@@ -41,7 +41,6 @@ def test_a_number_of_epochs_is_a_range_of_one():
         ({"weight_decay": -1.0}, "weight_decay must be 0 or more, got -1.0"),
         ({"validation": 1.0}, "validation must be 0 or more and less than 1, got 1.0"),
         ({"validation": 0.2, "patience": 0}, "patience must be 1 or more, got 0"),
-        ({"steps": 0}, "steps must be 1 or more, got 0"),
         ({"optimiser": "sdg"}, "did you mean 'sgd'"),
         ({"momentun": 0.9}, "did you mean 'momentum'"),
     ],

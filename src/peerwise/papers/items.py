@@ -5,12 +5,14 @@ everything takes a moment. What an item is measured, laid out and drawn by is na
 in the paper's modules `report`, `figures` and `claims` when it is needed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import UnknownName
-from peerwise.study.tasks import Arrays, Task
+from peerwise.study.tasks import Arrays as Arrays
+from peerwise.study.tasks import Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 CLOSE = 0.01  # a gap below this counts as having converged to RC
 Description = dict[str, Any]  # sections of `peerwise.learner`
 Tasks = dict[str, Task]  # by name
+Plan = Callable[[list[str], "Scale"], Tasks]  # of some data sets, at a scale
+Done = dict[str, Arrays]  # what tasks gave, by name
 
 
 class Scale(NamedTuple):
@@ -94,7 +98,7 @@ class TaskItem(NamedTuple):
 
     title: str
     about: str
-    tasks: Callable[[list[str], Scale], Tasks]  # of some data sets
+    tasks: Plan
     records: str  # a function of `report`: item, arrays by the task's name -> records
     tables: str = ""  # a function of `report`: records -> grids
     figure: str = ""  # a function of `figures`: arrays by the task's name -> a figure
@@ -103,54 +107,50 @@ class TaskItem(NamedTuple):
     needs_data: bool = True
 
 
-class Paper(NamedTuple):
-    """A paper, or a comparison of our own, whose items are columns."""
+@dataclass(frozen=True)
+class _Modules:
+    """The modules of a paper, which are imported when something of them is asked for."""
 
     name: str
     package: str
+
+    def part(self, module: str, function: str) -> Any:
+        """A function of one of the paper's modules."""
+        return getattr(import_module(f"{self.package}.{module}"), function)
+
+    def claims(self, records: "list[Record]") -> "list[Claim]":
+        """The claims that records speak to, each marked held or not."""
+        return self.part("claims", "claims")(records)
+
+
+@dataclass(frozen=True)
+class Paper(_Modules):
+    """A paper, or a comparison of our own, whose items are columns."""
+
     items: dict[str, Item]
     datasets: Callable[[Iterable[str] | None, bool], list[Dataset]]  # chosen, quick
     base: Callable[[Dataset, Scale], Description]  # what all columns of a data set begin from
     printed: Callable[[str, Dataset, str], float | None] = lambda item, dataset, column: None
-    counts: dict[str, dict[str, tuple[int, int]]] = {}  # noqa: RUF012
-
-    def part(self, module: str, function: str) -> Any:
-        """A function of one of the paper's modules."""
-        return getattr(import_module(f"{self.package}.{module}"), function)
-
-    def claims(self, records: "list[Record]") -> "list[Claim]":
-        """The claims that records speak to, each marked held or not."""
-        return self.part("claims", "claims")(records)
+    counts: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
 
-class TaskPaper(NamedTuple):
+@dataclass(frozen=True)
+class TaskPaper(_Modules):
     """A paper whose items are tasks."""
 
-    name: str
-    package: str
     items: dict[str, TaskItem]
     datasets: Callable[[Iterable[str] | None], list[str]]  # chosen -> those at hand
 
-    def part(self, module: str, function: str) -> Any:
-        """A function of one of the paper's modules."""
-        return getattr(import_module(f"{self.package}.{module}"), function)
-
-    def claims(self, records: "list[Record]") -> "list[Claim]":
-        """The claims that records speak to, each marked held or not."""
-        return self.part("claims", "claims")(records)
-
-    def records(self, item: str, done: dict[str, Arrays]) -> "list[Record]":
+    def records(self, item: str, done: Done) -> "list[Record]":
         """The numbers of an item, from what its tasks gave."""
-        return self.part("report", self.items[item].records)(item, done)
+        return list(self.part("report", self.items[item].records)(item, done))
 
     def tables(self, item: str, records: "Sequence[Record]") -> "list[Grid]":
         """The tables of an item."""
         name = self.items[item].tables
         return self.part("report", name)(item, records) if name and records else []
 
-    def figure(
-        self, item: str, done: dict[str, Arrays], records: "Sequence[Record]"
-    ) -> "Figure | None":
+    def figure(self, item: str, done: Done, records: "Sequence[Record]") -> "Figure | None":
         """The figure of an item, if it has one and anything to show."""
         name = self.items[item].figure
         shown = records if self.items[item].from_records else done
@@ -168,13 +168,30 @@ def merged(*descriptions: Description) -> Description:
     return whole
 
 
-def at_hand(sets: Sequence[str], chosen: Iterable[str] | None) -> list[str]:
+def named(what: str, chosen: Iterable[str], known: Collection[str]) -> list[str]:
+    """The names that were chosen, all of which are to be known."""
+    wanted = list(chosen)
+    for name in wanted:
+        if name not in known:
+            raise UnknownName(what, name, known)
+    return wanted
+
+
+def deal_tasks(dealt: Callable[[str], Description], quick: Description) -> Plan:
+    """Tasks that count rows of each class at each node, of sets that are dealt in some way."""
+
+    def tasks(sets: list[str], scale: Scale) -> Tasks:
+        wholes = {s: merged(dealt(s), {"split": quick} if scale.quick else {}) for s in sets}
+        function = "peerwise.papers.learning:deal"
+        return {s: Task(function, {"description": whole}) for s, whole in wholes.items()}
+
+    return tasks
+
+
+def at_hand(sets: Sequence[str], chosen: Iterable[str] | None = None) -> list[str]:
     """Which of a paper's data sets are there, of those chosen."""
     from peerwise import data
 
     here = {entry["name"] for entry in data.available()}
-    wanted = list(sets if chosen is None else chosen)
-    for name in wanted:
-        if name not in sets:
-            raise UnknownName("data set of the paper", name, sets)
+    wanted = sets if chosen is None else named("data set of the paper", chosen, sets)
     return [s for s in sets if s in wanted and s in here]

@@ -23,17 +23,9 @@ def _beside(paper: Paper, name: str, records: list[Record]) -> list[str]:
     present = list(dict.fromkeys(r.dataset for r in records if r.value is not None))
     lines = [_row(["data set", *heads.values()]), _row(["---", *("---:" for _ in heads)])]
     for row in present:
-        lines.append(_row([row, *(tables.plain_cell(by_cell[row, c], beside) for c in heads)]))
-    counted = tables.counted(records, heads)
-    if any(counted.values()):
-        lines.append(_row(["**<.01 (<.05), ours**", *(tables.ours(r) for r in counted.values())]))
-        lines.append(_row(["of so many sets", *(str(len(r) or "") for r in counted.values())]))
-        if beside:
-            lines.append(_row(["paper, same sets", *(tables.theirs(r) for r in counted.values())]))
-        stated = paper.counts.get(name, {})
-        cells = ["{} ({})".format(*stated[c]) if c in stated else "" for c in counted]
-        if any(cells):
-            lines.append(_row(["paper's text, of 16", *cells]))
+        lines.append(_row([row, *(tables.cell(by_cell[row, c], beside).plain for c in heads)]))
+    for label, texts in tables.small_gaps(records, heads, paper.counts.get(name, {})).items():
+        lines.append(_row([f"**{label}**" if label == tables.OURS else label, *texts]))
     return [*lines, ""]
 
 

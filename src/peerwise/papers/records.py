@@ -1,5 +1,6 @@
 """From what was run to the numbers of a table."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,15 @@ def record_of(
         reps=int(numbers.size),
         paper_value=paper_value,
     )
+
+
+def by_fields(records: Iterable[Record], *keys: str) -> dict[tuple[Any, ...], Record]:
+    """Records by their data set, item, metric or settings; what a record has not is None."""
+    found = {}
+    for r in records:
+        of = {**r.setting, "item": r.item, "dataset": r.dataset, "metric": r.metric}
+        found[tuple(of.get(key) for key in keys)] = r
+    return found
 
 
 def cell_of(column: Column, base: Cell) -> Cell:

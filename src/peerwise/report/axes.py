@@ -9,6 +9,27 @@ from matplotlib.ticker import FixedLocator, NullFormatter
 from peerwise import metrics
 
 
+def labelled(
+    axis: Any, title: str = "", *, grid: str = "both", size: int = 10, **more: Any
+) -> None:
+    """Say what an axis shows: its title, and what `Axes.set` takes; over faint lines of `grid`."""
+    axis.set(**more)
+    if title:
+        axis.set_title(title, fontsize=size)
+    if grid:
+        axis.grid(alpha=0.25, axis=grid)
+
+
+def finished(
+    figure: Figure, title: str = "", shown: dict[str, Any] | None = None, size: int = 11
+) -> Figure:
+    """The figure with a title above and one legend below all panels."""
+    legend_below(figure, shown)
+    if title:
+        figure.suptitle(title, fontsize=size)
+    return figure
+
+
 def legend_below(figure: Figure, shown: dict[str, Any] | None = None) -> None:
     """One legend below all panels: what is given, or each labelled line once."""
     if shown is None:

@@ -14,17 +14,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from peerwise.report.axes import labelled
 from peerwise.study.results import Record
 
 if TYPE_CHECKING:
     from peerwise.study.join import Joined
 
-COLOURS = {
-    "crc": "#1f5fa8",
-    "rc": "#111111",
-    "ml": "#c0392b",
-    "isolated": "#b8860b",
-}
+COLOURS = {"crc": "#1f5fa8", "rc": "#111111", "ml": "#c0392b", "isolated": "#b8860b"}
+
+BESIDE = 4  # panels of curves beside each other
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -85,12 +83,9 @@ def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: Any, band: bool) 
 def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Figure:
     """Test error against rounds: a panel a data set, a line a method and varied value."""
     sets = list(dict.fromkeys(history["dataset"]))
-    columns = min(4, len(sets))
-    rows = -(-len(sets) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(3.4 * columns, 2.7 * rows), squeeze=False, sharex=True
-    )
-    for axis, name in zip(axes.flat, sets, strict=False):
+    figure, axes = panels(len(sets), 3.4, 2.7, BESIDE, sharex=True)
+    beside = min(len(sets), BESIDE)
+    for axis, name in zip(axes, sets, strict=False):
         here = history[history["dataset"] == name]
         keys = ["method", *(k for k in varied if k not in ("method", "data"))]
         for place, (values, frame) in enumerate(here.groupby(keys, sort=False)):
@@ -99,17 +94,19 @@ def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Fig
             plain = COLOURS.get(method) if len(keys) == 1 else None
             colour = plain or plt.get_cmap("tab10")(place % 10)
             label = f"{method}, {others_named}" if others_named else method
+<<<<<<< HEAD
             _curve(axis, frame, label, colour, band=frame["node"].nunique() > 1)
         axis.set_title(name, fontsize=10)
+=======
+            _curve(axis, frame, label, colour, band=method not in ("rc", "ml"))
+>>>>>>> wt-h
         axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.25)
-    for axis in axes.flat[len(sets) :]:
-        axis.axis("off")
-    for axis in axes[-1]:
+        labelled(axis, name)
+    for axis in axes[-beside:]:
         axis.set_xlabel("round")
-    for axis in axes[:, 0]:
+    for axis in axes[::beside]:
         axis.set_ylabel("test error")
-    axes.flat[0].legend(fontsize=8, frameon=False)
+    axes[0].legend(fontsize=8, frameon=False)
     figure.suptitle(
         f"{title}\nline: mean over nodes and repetitions; band: 80 % of the nodes", fontsize=11
     )
@@ -165,12 +162,9 @@ def reach_curves(reaches: dict[int, np.ndarray]) -> Figure:
     shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(reaches)))
     for shade, (n, share) in zip(shades, reaches.items(), strict=True):
         axis.plot(range(len(share)), share, color=shade, lw=1.8, label=f"n = {n}")
-    axis.set_xlim(0, 60)
-    axis.set_ylim(0, 1.02)
-    axis.set_xlabel("distance")
+    title = "Random trees: the larger, the farther the news"
+    labelled(axis, title, size=11, xlim=(0, 60), ylim=(0, 1.02), xlabel="distance")
     axis.set_ylabel("share of nodes within it")
-    axis.set_title("Random trees: the larger, the farther the news", fontsize=11)
-    axis.grid(alpha=0.25)
     axis.legend(frameon=False)
     figure.tight_layout()
     return figure
@@ -191,15 +185,8 @@ def network_and_curves(
     figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.8), width_ratios=(1, 1.15))
     place = nx.kamada_kawai_layout(graph)
     nx.draw_networkx_edges(graph, place, ax=left, edge_color="#999999")
-    drawn = nx.draw_networkx_nodes(
-        graph,
-        place,
-        ax=left,
-        node_color=node_error,
-        cmap="viridis_r",
-        node_size=130,
-        edgecolors="white",
-    )
+    style = {"cmap": "viridis_r", "node_size": 130, "edgecolors": "white"}
+    drawn = nx.draw_networkx_nodes(graph, place, ax=left, node_color=node_error, **style)
     bar = figure.colorbar(drawn, ax=left, shrink=0.8, pad=0.02)
     bar.set_label("test error of the node's own model")
     left.set_title(
@@ -208,16 +195,12 @@ def network_and_curves(
     left.axis("off")
     right.plot(rounds, error, color=COLOURS["crc"], lw=0.5, alpha=0.25)
     right.plot(rounds, error.mean(1), color=COLOURS["crc"], lw=2.2, label="CRC: mean of the nodes")
-    for (name, value), colour in zip(
-        levels.items(), ("#111111", "#c0392b", "#b8860b"), strict=False
-    ):
+    colours = [COLOURS[method] for method in ("rc", "ml", "isolated")]
+    for (name, value), colour in zip(levels.items(), colours, strict=False):
         right.axhline(value, color=colour, ls="--", lw=1.3, label=f"{name}: {value:.3f}")
-    right.set_xlabel("round")
-    right.set_ylabel("test error")
     right.set_ylim(bottom=0)
-    right.grid(alpha=0.25)
+    labelled(right, "thin lines: single nodes", xlabel="round", ylabel="test error")
     right.legend(frameon=False, fontsize=9)
-    right.set_title("thin lines: single nodes", fontsize=10)
     figure.suptitle(title, fontsize=12)
     figure.tight_layout()
     return figure

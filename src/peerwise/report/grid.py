@@ -1,7 +1,7 @@
 """Tables of plain text, for the terminal or for a page."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich import box
@@ -11,12 +11,20 @@ from scipy.special import stdtrit
 from peerwise.study.results import Record
 
 
+def empty_table(title: str = "", head: Sequence[str] = ()) -> Table:
+    """A table for the terminal without rows; the first column names a row, others hold numbers."""
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table.title_style, table.caption_justify = "bold", "left"
+    for place, column in enumerate(head):
+        table.add_column(column, justify="right" if place else "left", no_wrap=not place)
+    return table
+
+
 class Grid(NamedTuple):
     """A table of plain text; the first column names the row."""
 
     head: Sequence[str]  # lines of a head are parted by a line break, words by a hyphen before it
     rows: Sequence[Sequence[str]]
-    title: str = ""
 
     @property
     def width(self) -> int:
@@ -28,9 +36,8 @@ class Grid(NamedTuple):
         """The table in pieces of at most this width; columns with one first line stay together."""
         groups: dict[str, list[int]] = {}
         for place, head in enumerate(self.head[1:], 1):
-            groups.setdefault(head.partition("\n")[0] if "\n" in head else f"{place}", []).append(
-                place
-            )
+            first = head.partition("\n")[0] if "\n" in head else f"{place}"
+            groups.setdefault(first, []).append(place)
         pieces: list[Grid] = []
         taken = [0]
         for group in groups.values():
@@ -43,26 +50,39 @@ class Grid(NamedTuple):
 
     def _columns(self, places: Sequence[int]) -> "Grid":
         rows = [[row[i] for i in places] for row in self.rows]
-        return Grid([self.head[i] for i in places], rows, self.title)
+        return Grid([self.head[i] for i in places], rows)
 
     def table(self) -> Table:
         """For the terminal."""
-        table = Table(
-            title=self.title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold"
-        )
-        table.add_column(self.head[0], no_wrap=True)
-        for column in self.head[1:]:
-            table.add_column(column, justify="right")
+        table = empty_table(head=self.head)
         for row in self.rows:
             table.add_row(*row)
         return table
 
     def lines(self) -> list[str]:
-        """As lines of Markdown, without the title."""
+        """As lines of Markdown."""
         head = [column.replace("-\n", "").replace("\n", " ") for column in self.head]
         rule = "|---|" + "---:|" * (len(head) - 1)
         first, *rest = ("| " + " | ".join(cells) + " |" for cells in (head, *self.rows))
         return [first, rule, *rest, ""]
+
+
+def laid(
+    head: str, rows: Mapping[Any, str], columns: Mapping[Any, str], text: Callable[[Any, Any], str]
+) -> Grid:
+    """The text of each row and column in a table; both are given as what stands for a title."""
+    lines = [[title, *(text(row, column) for column in columns)] for row, title in rows.items()]
+    return Grid([head, *columns.values()], lines)
+
+
+def mean_text(record: Record | None, digits: str = ".3f", least: int = 2) -> str:
+    """A mean ± half its 95 % interval over replicas, of which there are to be `least` or more."""
+    if record is None or record.value is None:
+        return ""
+    text = f"{record.value:{digits}}"
+    text = text if float(text) else text.removeprefix("-")  # 1 - 1 of many rows may be below 0
+    half = half_width(record) if record.reps >= least else None
+    return text if half is None else f"{text} ±{half:{digits}}"
 
 
 def half_width(record: Record) -> float | None:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from rich import box
 from rich.table import Table
 
 from peerwise.checkpoint import write_whole
+from peerwise.report.grid import empty_table
 
 if TYPE_CHECKING:
     from peerwise.study.join import Joined
@@ -27,34 +27,25 @@ def _with_interval(line: pd.Series, name: str) -> str:
     return text if np.isnan(low) else f"{text} [{low:.2f}, {high:.2f}]"
 
 
-def _new(title: str) -> Table:
-    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-
-
 def tables(joined: "Joined") -> list[Table]:
     """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
-    verdicts = _new(f"Should my site join? {joined.metric.replace('_', ' ')} on its held-out rows")
-    names = ("rows learnt", "held out", "local", "network", "gain", "95 % interval")
+    metric = joined.metric.replace("_", " ")
+    verdicts = empty_table(f"Should my site join? {metric} on its held-out rows")
     verdicts.add_column("site")
     verdicts.add_column("verdict", no_wrap=True)
-    for name in names:
+    for name in ("rows learnt", "held out", "local", "network", "gain", "95 % interval"):
         verdicts.add_column(name, justify="right", no_wrap=True)
     for site, line in joined.verdicts.iterrows():
         interval = "-" if np.isnan(line["low"]) else f"{line['low']:+.3f} to {line['high']:+.3f}"
-        cells = [_number(line["local"]), _number(line["network"])]
         gain = "-" if np.isnan(line["gain"]) else f"{line['gain']:+.3f}"
-        verdicts.add_row(
-            str(site),
-            str(line["verdict"]),
-            str(joined.rows.get(str(site), 0)),
-            str(line["rows"]),
-            *cells,
-            gain,
-            interval,
-            style=STYLES.get(str(line["verdict"]), ""),
-        )
+        rows = [joined.rows.get(str(site), 0), line["rows"]]
+        cells = [*map(str, rows), _number(line["local"]), _number(line["network"]), gain, interval]
+        verdict = str(line["verdict"])
+        verdicts.add_row(str(site), verdict, *cells, style=STYLES.get(verdict, ""))
     shown = [m for m in SHOWN if m in joined.report]
-    report = _new("The network's models, each on its own site's held-out rows [95 % interval]")
+    report = empty_table(
+        "The network's models, each on its own site's held-out rows [95 % interval]"
+    )
     positive = ["positive"] if "positives" in joined.report else []
     for name in ("subgroup", "rows", *positive, *shown):
         report.add_column(name.replace("_", " "), justify="left" if name == "subgroup" else "right")
@@ -66,7 +57,7 @@ def tables(joined: "Joined") -> list[Table]:
         if positive:
             counts.append(str(int(line["positives"])))
         report.add_row(label, *counts, *(_with_interval(line, m) for m in shown))
-    confusion = _new("Confusion: true class in rows, class said in columns")
+    confusion = empty_table("Confusion: true class in rows, class said in columns")
     confusion.add_column("")
     for name in joined.confusion.columns:
         confusion.add_column(str(name), justify="right")

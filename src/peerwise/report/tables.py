@@ -1,12 +1,12 @@
 """Tables for the terminal, ours beside the paper's."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from peerwise.report.grid import empty_table
 from peerwise.study.results import Claim, Record
 
 NEAR, CLOSE = 0.05, 0.01
@@ -37,7 +37,8 @@ def _style(record: Record) -> str:
     return "bold green" if record.value < CLOSE else "green" if record.value < NEAR else "yellow"
 
 
-def _cell(record: Record | None, beside: bool) -> Text:
+def cell(record: Record | None, beside: bool) -> Text:
+    """Ours and, dim, what the paper printed."""
     if record is None:
         return Text("")
     text = Text(_number(record.value, record.metric), style=_style(record))
@@ -100,49 +101,49 @@ def _piece(
     absent: set[str],
     notes: dict[str, str],
 ) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.caption_justify = "left"
-    table.add_column("data set", no_wrap=True)
-    for header in headers.values():
-        table.add_column(header, justify="right")
+    table = empty_table(head=["data set", *headers.values()])
     by_cell = {(r.dataset, r.setting.get("column")): r for r in records}
     marks = _marks(notes)
     beside = printed(records)
     for row in dict.fromkeys(r.dataset for r in records):
         label = row + (f" {marks[notes[row]]}" if row in notes else "")
         label += " (absent)" if row in absent else ""
-        cells = (_cell(by_cell.get((row, c)), beside) for c in headers)
+        cells = (cell(by_cell.get((row, c)), beside) for c in headers)
         table.add_row(label, *cells, style="dim" if row in absent else "")
-    shown = counted(records, headers)
-    if any(shown.values()):
+    small = small_gaps(records, headers, counts)
+    if small:
         table.add_section()
-        table.add_row("<.01 (<.05), ours", *(ours(shown[c]) for c in headers), style="bold")
-        table.add_row("  of so many sets", *(str(len(shown[c]) or "") for c in headers))
-        if beside:
-            table.add_row("paper, same sets", *(theirs(shown[c]) for c in headers), style="dim")
-        stated = ["{} ({})".format(*counts[c]) if c in counts else "" for c in headers]
-        if any(stated):
-            table.add_row("paper's text, of 16", *stated, style="dim")
+    for label, texts in small.items():
+        style = "dim" if label.startswith("paper") else "bold" if label == OURS else ""
+        table.add_row(label if style else f"  {label}", *texts, style=style)
     return table
 
 
-def counted(records: Sequence[Record], columns: Iterable[str]) -> dict[str, list[Record]]:
-    """The records of each column that count in "gap < 0.01": those that the paper has too.
+OURS = "<.01 (<.05), ours"  # what stands before counts of small gaps
 
-    A variant of ours has no counterpart in the paper's counts; where it printed nothing, all count.
+
+def small_gaps(
+    records: Sequence[Record], columns: Iterable[str], stated: Mapping[str, tuple[int, int]]
+) -> dict[str, list[str]]:
+    """Rows below a table: on how many sets each column is small, here and in the paper.
+
+    Those count that the paper has too: a variant of ours has no counterpart in its counts; where
+    it printed nothing, all count.
     """
-    shown = {c: _countable([r for r in records if r.setting.get("column") == c]) for c in columns}
-    return {c: [r for r in rs if r.paper_value is not None] or rs for c, rs in shown.items()}
+    counted = []
+    for column in columns:
+        here = _countable([r for r in records if r.setting.get("column") == column])
+        counted.append([r for r in here if r.paper_value is not None] or here)
+    if not any(counted):
+        return {}
+    rows = {OURS: [*map(_ours, counted)], "of so many sets": [str(len(c) or "") for c in counted]}
+    if printed(records):
+        rows["paper, same sets"] = [*map(_theirs, counted)]
+    text = ["{} ({})".format(*stated[c]) if c in stated else "" for c in columns]
+    return {**rows, "paper's text, of 16": text} if any(text) else rows
 
 
-def plain_cell(record: Record, beside: bool = True) -> str:
-    """A cell as plain text: ours, then the paper's."""
-    if not beside:
-        return _number(record.value, record.metric)
-    return f"{_number(record.value, record.metric)} {_printed(record.paper_value, record.metric)}"
-
-
-def ours(records: list[Record]) -> str:
+def _ours(records: list[Record]) -> str:
     """On how many sets the gap is < 0.01 (< 0.05)."""
     values = [r.value for r in records if r.value is not None]
     if not values:
@@ -150,7 +151,7 @@ def ours(records: list[Record]) -> str:
     return f"{sum(v < CLOSE for v in values)} ({sum(v < NEAR for v in values)})"
 
 
-def theirs(records: list[Record]) -> str:
+def _theirs(records: list[Record]) -> str:
     """The same of the paper; two decimals leave open if 0.01 was below 0.01: a range where so."""
     values = [r.paper_value for r in records if r.paper_value is not None]
     if not values:
@@ -225,20 +226,10 @@ def before_tables(
     tables = []
     for metric, title in BEFORE.items():
         columns, rows = before_cells(records, metric)
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-        table.caption_justify = "left"
-        table.add_column("data set", no_wrap=True)
-        for column in columns:
-            table.add_column(column, justify="right")
+        table = empty_table(title, ["data set", *columns])
+        colours = {True: "green", False: "yellow", None: ""}
         for name, cells in rows.items():
-            styled = [
-                Text(
-                    c.text,
-                    ("bold " if c.best else "")
-                    + {True: "green", False: "yellow", None: ""}[c.lower],
-                )
-                for c in cells
-            ]
+            styled = [Text(c.text, "bold " * c.best + colours[c.lower]) for c in cells]
             table.add_row(name + (" *" if name in notes else ""), *styled)
         tables.append(table)
     marked = [f"* {name}: {note}" for name, note in notes.items()]
@@ -248,8 +239,7 @@ def before_tables(
 
 def claims_table(claims: Sequence[Claim]) -> Table:
     """The paper's claims, each held or not, with the numbers that say so."""
-    table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left")
-    table.title_style = "bold"
+    table = empty_table("Claims")
     table.add_column("", no_wrap=True)
     table.add_column("claim", ratio=1)
     table.add_column("numbers", ratio=1)
@@ -278,7 +268,7 @@ def sweep_table(
     metrics = [*first, *(m for m in measured if m not in hidden)]
     room = width - sum(max(len(v), *(len(str(r.setting.get(v))) for r in records)) for v in varied)
     metrics = metrics[: max((room - 3 * len(varied)) // (CELL_WIDTH + 2), 2)]
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table = empty_table(title)
     for name in varied:
         table.add_column(name, no_wrap=True)
     for metric in metrics:

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from peerwise.papers.ba_bfl.items import TOY
 from peerwise.papers.items import Arrays
-from peerwise.report.axes import legend_below
+from peerwise.report.axes import finished, labelled
 from peerwise.report.figures import panels
 from peerwise.report.grid import half_width
 from peerwise.study.results import Record
@@ -22,20 +22,22 @@ SETS = {
     "toy": "two Gaussians",
 }
 
-# Rules by the paper's names; what it has not is marked.
-NAMES = {
-    "fedavg": "FedAvg",
-    "aalv": "AALV",
-    "eaa": "EAA",
-    "gaa": "GAA",
-    "rkl": "RKLB",
-    "w2": "WB",
-    "kl": "forward KL (ours)",
-    "gaa_normalised": "GAA normalised (ours)",
-    "rkl 2": "RKLB, 2 Bayesian layers",
-    "w2 2": "WB, 2 Bayesian layers",
-    "decavg": "DecAvg, no Bayesian layer",
+# Rules by the paper's names and our colours; what it has not is marked.
+_STYLES = {
+    "fedavg": ("FedAvg", "#111111"),
+    "aalv": ("AALV", "#8a8a8a"),
+    "eaa": ("EAA", "#009e73"),
+    "gaa": ("GAA", "#e69f00"),
+    "rkl": ("RKLB", "#c8102e"),
+    "w2": ("WB", "#0072b2"),
+    "kl": ("forward KL (ours)", "#8e44ad"),
+    "gaa_normalised": ("GAA normalised (ours)", "#b9770e"),
+    "rkl 2": ("RKLB, 2 Bayesian layers", "#c8102e"),
+    "w2 2": ("WB, 2 Bayesian layers", "#0072b2"),
+    "decavg": ("DecAvg, no Bayesian layer", "#111111"),
 }
+NAMES = {rule: name for rule, (name, _) in _STYLES.items()}
+COLOURS = {rule: colour for rule, (_, colour) in _STYLES.items()}
 
 # Networks from sparse to dense.
 GRAPHS = {
@@ -46,32 +48,19 @@ GRAPHS = {
     "complete": "complete",
 }
 
-# What is measured, as people write it.
+# What is measured: as people write it, and as the head of a narrow column.
 MEASURES = {
-    "accuracy": "accuracy",
-    "ece": "ECE (15 bins)",
-    "ece_fine": "ECE (100 bins)",
-    "nll": "NLL",
-    "brier": "Brier",
-    "ood": "AUROC of strange images",
-    "seconds_a_round": "seconds a round",
-    "local_mean": "local models: mean accuracy",
-    "local_worst": "local models: worst 10 %",
-    "own_mean": "merged, own rows: mean",
-    "own_worst": "merged, own rows: worst 10 %",
-}
-COLOURS = {
-    "fedavg": "#111111",
-    "aalv": "#8a8a8a",
-    "eaa": "#009e73",
-    "gaa": "#e69f00",
-    "rkl": "#c8102e",
-    "w2": "#0072b2",
-    "kl": "#8e44ad",
-    "gaa_normalised": "#b9770e",
-    "rkl 2": "#c8102e",
-    "w2 2": "#0072b2",
-    "decavg": "#111111",
+    "accuracy": ("accuracy", "accu-\nracy"),
+    "ece": ("ECE (15 bins)", "ECE\n15"),
+    "ece_fine": ("ECE (100 bins)", "ECE\n100"),
+    "nll": ("NLL", "NLL"),
+    "brier": ("Brier", "Brier"),
+    "ood": ("AUROC of strange images", "OOD\nAUROC"),
+    "seconds_a_round": ("seconds a round", "seconds\na round"),
+    "local_mean": ("local models: mean accuracy", "local\nmean"),
+    "local_worst": ("local models: worst 10 %", "local\nworst"),
+    "own_mean": ("merged, own rows: mean", "own rows\nmean"),
+    "own_worst": ("merged, own rows: worst 10 %", "own rows\nworst"),
 }
 
 
@@ -90,9 +79,8 @@ def toy(records: Sequence[Record]) -> Figure:
         broken = "--" if "(ours)" in NAMES[rule] else "-"
         density = norm.pdf(x, at["mean"], np.sqrt(at["variance"]))
         axis.plot(x, density, color=COLOURS[rule], ls=broken, label=label)
-    axis.set_xlabel("weight")
-    axis.set_ylabel("density")
-    axis.set_title("Barycenters of N(0, 1) and N(2, 1/4) (grey), weights 1/2", fontsize=11)
+    title = "Barycenters of N(0, 1) and N(2, 1/4) (grey), weights 1/2"
+    labelled(axis, title, size=11, grid="", xlabel="weight", ylabel="density")
     # beside the curves, which leave no corner free
     axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     return figure
@@ -103,9 +91,7 @@ def allocation(tasks: dict[str, Arrays]) -> Figure:
     figure, axes = panels(len(tasks), width=4.0, height=3.4, layout="constrained")
     for axis, (name, by) in zip(axes, tasks.items(), strict=False):
         drawn = axis.imshow(by["counts"].T, cmap="viridis", aspect="auto")
-        axis.set_xlabel("node")
-        axis.set_ylabel("class")
-        axis.set_title(SETS[name], fontsize=10)
+        labelled(axis, SETS[name], grid="", xlabel="node", ylabel="class")
         figure.colorbar(drawn, ax=axis, label="rows")
     return figure
 
@@ -140,6 +126,12 @@ def _grid(records: Sequence[Record]) -> tuple[Figure, dict[tuple[str, str], Any]
     return figure, axis_of
 
 
+def _points(axis: Any, at: Any, middle: Any, half: Any, variant: str, **style: Any) -> None:
+    """Means with their bars, in the colour of a variant."""
+    style |= {"color": COLOURS[variant], "label": NAMES[variant]}
+    axis.errorbar(at, middle, half, marker="o", ms=4, capsize=2, **style)
+
+
 def by_layers(records: Sequence[Record], title: str = "") -> Figure:
     """A measure against the number of Bayesian layers, a panel for each set and measure."""
     figure, axis_of = _grid(records)
@@ -150,21 +142,16 @@ def by_layers(records: Sequence[Record], title: str = "") -> Figure:
                 (r.setting["layers"], r.value, _half(r)) for r in here if r.setting["rule"] == rule
             )
             at, middle, half = (np.array(a, float) for a in zip(*points, strict=True))
-            style: dict[str, Any] = {"color": COLOURS[rule], "label": NAMES[rule]}
             # rules beside each other, so that intervals can be told apart
             shift = 0.04 * (list(COLOURS).index(rule) - 3) if rule != "fedavg" else 0
-            axis.errorbar(at + shift, middle, half, marker="o", ms=4, capsize=2, lw=1.2, **style)
+            _points(axis, at + shift, middle, half, rule, lw=1.2)
         axis.set_xticks(range(4))
-        axis.set_xlabel("Bayesian layers (0: FedAvg)")
-        axis.set_ylabel(MEASURES[metric])
-        axis.set_title(SETS[dataset], fontsize=10)
-        axis.grid(alpha=0.25)
+        axis.set(xlabel="Bayesian layers (0: FedAvg)", ylabel=MEASURES[metric][0])
+        labelled(axis, SETS[dataset])
         if metric == "seconds_a_round":
             # a cost: how many times as much is what matters
             axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
-    legend_below(figure)
-    figure.suptitle(title or _bars(records).capitalize(), fontsize=11)
-    return figure
+    return finished(figure, title or _bars(records).capitalize())
 
 
 def paces(records: Sequence[Record]) -> Figure:
@@ -197,17 +184,11 @@ def graphs(records: Sequence[Record]) -> Figure:
             at = [i for i, place in enumerate(places) if place in by]
             middle = [by[places[i]].value for i in at]
             half = [_half(by[places[i]]) for i in at]
-            style: dict[str, Any] = {"color": COLOURS[variant], "label": NAMES[variant]}
-            axis.errorbar(
-                at, middle, half, marker="o", ms=4, capsize=2, lw=0, elinewidth=1, **style
-            )
+            _points(axis, at, middle, half, variant, lw=0, elinewidth=1)
         axis.set_xticks(range(len(places)), names, fontsize=8)
-        axis.set_ylabel(MEASURES[metric])
-        axis.grid(alpha=0.25)
-    legend_below(figure)
-    figure.suptitle(
+        labelled(axis, ylabel=MEASURES[metric][0])
+    return finished(
+        figure,
         f"Fashion-MNIST, 10 nodes: models merged with the neighbours'; {_bars(records)}\n"
         "random, .3: each link there with probability .3; q: share of messages that arrive",
-        fontsize=11,
     )
-    return figure

@@ -7,7 +7,7 @@ of table 1: what is compared are the paper's claims. Our own: the paper's start 
 training, and the same barycenters over the neighbourhoods of graphs and links that lose messages.
 """
 
-from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from peerwise.papers.items import (
@@ -17,6 +17,7 @@ from peerwise.papers.items import (
     TaskPaper,
     Tasks,
     at_hand,
+    deal_tasks,
     merged,
 )
 from peerwise.study.tasks import Task
@@ -155,18 +156,6 @@ def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     return tasks
 
 
-def _tasks_split(sets: list[str], scale: Scale) -> Tasks:
-    size = {"split": QUICK["split"]} if scale.quick else {}
-    return {
-        s: Task("peerwise.papers.learning:deal", {"description": merged(_dealt(s), size)})
-        for s in sets
-    }
-
-
-def _no_tasks(sets: list[str], scale: Scale) -> Tasks:
-    return {}
-
-
 LEGEND = (
     "means of replicas, ± 95 % interval over three or more; ECE with 15 and with 100 bins; OOD: "
     "how well entropy tells another set's images"
@@ -179,11 +168,13 @@ PACE = (
 # Every table and figure of the paper, and experiments of our own.
 ITEMS: dict[str, TaskItem] = {
     "figure-1": TaskItem(
-        "Barycenters of two Gaussians", "N(0, 1) and N(2, 1/4), weights 1/2", _no_tasks, "toy",
+        "Barycenters of two Gaussians", "N(0, 1) and N(2, 1/4), weights 1/2",
+        lambda sets, scale: {}, "toy",
         "toy_table", "toy", from_records=True, needs_data=False,
     ),
     "figure-2": TaskItem(
-        "Who holds what", "Dirichlet .5 class by class over 10 nodes", _tasks_split,
+        "Who holds what", "Dirichlet .5 class by class over 10 nodes",
+        deal_tasks(_dealt, QUICK["split"]),
         "splits", "split_table", "allocation",
     ),
     "table-1": TaskItem(
@@ -198,7 +189,7 @@ ITEMS: dict[str, TaskItem] = {
     ),
     "figure-4": TaskItem(
         "Cost by Bayesian layers", "seconds of a round of one replica, on a server", _tasks_pace,
-        "paces", "run_tables", "paces", from_records=True, legend=PACE,
+        "runs", "run_tables", "paces", from_records=True, legend=PACE,
     ),
     "figure-5": TaskItem(
         "Fairness by Bayesian layers",
@@ -227,10 +218,7 @@ ITEMS: dict[str, TaskItem] = {
 }  # fmt: skip
 
 
-def datasets(chosen: Iterable[str] | None = None) -> list[str]:
-    """Which of the three sets are at hand, of those chosen."""
-    return at_hand(SETS, chosen)
-
+datasets = partial(at_hand, SETS)  # those chosen -> which of the three sets are at hand
 
 # What `peerwise reproduce ba-bfl/...` runs.
 PAPER = TaskPaper("ba-bfl", "peerwise.papers.ba_bfl", ITEMS, datasets)

@@ -1,28 +1,16 @@
 """The claims of the CRC paper, checked against the numbers of a run."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from peerwise.papers.crc.printed import CLAIMS, TABLES
+from peerwise.papers import claims as shared
+from peerwise.papers.crc.printed import CLAIMS, COUNTS, TABLES
 from peerwise.study.results import Claim, Record
 
 MOST = 0.75  # a claim about "the data sets" is held when it is true of so many of those present
-
-
-class _Numbers(NamedTuple):
-    """A column of a table: ours on the paper's sets at hand, and the paper's."""
-
-    ours: dict[str, float]
-    paper: dict[str, float]
-
-
-def _column(records: list[Record], item: str, column: str) -> _Numbers:
-    there = [r for r in records if r.item == item and r.setting.get("column") == column]
-    ours = {r.dataset: r.value for r in there if r.value is not None and r.dataset in TABLES[item]}
-    printed = {name: row[column] for name, row in TABLES[item].items()}
-    return _Numbers(ours, {name: v for name, v in printed.items() if v is not None})
 
 
 def _below(values: dict[str, float], limit: float) -> int:
@@ -33,14 +21,45 @@ def _share(count: int, values: dict[str, float]) -> str:
     return f"{count} of {len(values)}"
 
 
-def _claim(name: str, rule: str, ours: str, paper: str, held: bool | None) -> Claim:
-    return Claim(name=name, claim=CLAIMS[name], rule=rule, ours=ours, paper=paper, held=held)
+class _Column(NamedTuple):
+    """A column of a table: ours on the paper's sets at hand, and the paper's."""
+
+    ours: dict[str, float]
+    paper: dict[str, float]
+
+    @property
+    def close(self) -> int:
+        """On how many sets ours is below 0.01."""
+        return _below(self.ours, 0.01)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.ours.values())))
+
+    def __str__(self) -> str:
+        return f"{self.close} ({_below(self.ours, 0.05)}) of {len(self.ours)}"
 
 
-def _train_test_alike(records: list[Record]) -> Claim | None:
-    train, test = (_column(records, "table-3", f"crc_{p}_gap") for p in ("train", "test"))
-    if not test.ours:
-        return None
+def _columns(records: list[Record], item: str, *columns: str) -> list[_Column]:
+    """Columns of a table; a KeyError where one was not measured."""
+    found = []
+    for column in columns:
+        there = [r for r in records if r.item == item and r.setting.get("column") == column]
+        values = {r.dataset: r.value for r in there if r.value is not None}
+        ours = {name: v for name, v in values.items() if name in TABLES[item]}
+        if not ours:
+            raise KeyError(column)
+        printed = {name: row[column] for name, row in TABLES[item].items()}
+        found.append(_Column(ours, {name: v for name, v in printed.items() if v is not None}))
+    return found
+
+
+def _claim(name: str, rule: str, ours: str, paper: str, held: bool) -> Claim:
+    return shared.claim(name, CLAIMS[name], rule, ours, paper, held)
+
+
+def _train_test_alike(records: list[Record]) -> Claim:
+    train, test = _columns(records, "table-3", "crc_train_gap", "crc_test_gap")
     apart = {k: abs(v - test.ours[k]) for k, v in train.ours.items()}
     paper = {k: abs(v - test.paper[k]) for k, v in train.paper.items()}
     count, theirs = _below(apart, 0.015), _below(paper, 0.015)
@@ -54,99 +73,75 @@ def _train_test_alike(records: list[Record]) -> Claim | None:
     )
 
 
-def _beats_ml(records: list[Record]) -> Claim | None:
-    ml, crc = (_column(records, "table-3", f"{m}_test_gap") for m in ("ml", "crc"))
-    if not crc.ours:
-        return None
-    wins = {k: crc.ours[k] - ml.ours[k] for k in crc.ours}
-    count = sum(v < 0 for v in wins.values())
-    lost = ", ".join(k for k, v in wins.items() if v >= 0)
-    theirs = sum(crc.paper[k] < ml.paper[k] for k in crc.paper)
+def _beats_ml(records: list[Record]) -> Claim:
+    ml, crc = _columns(records, "table-3", "ml_test_gap", "crc_test_gap")
+    lost = [k for k, v in crc.ours.items() if v >= ml.ours[k]]
+    count, theirs = len(crc.ours) - len(lost), sum(crc.paper[k] < ml.paper[k] for k in crc.paper)
     return _claim(
         "beats_ml",
         "CRC's test error is below that of maximum likelihood on 15/16 of the sets",
-        _share(count, wins) + (f"; not on {lost}" if lost else ""),
+        _share(count, crc.ours) + (f"; not on {', '.join(lost)}" if lost else ""),
         _share(theirs, crc.paper),
-        count >= 15 / 16 * len(wins),
+        count >= 15 / 16 * len(crc.ours),
     )
 
 
-def _nodes_agree(records: list[Record]) -> Claim | None:
-    std = _column(records, "table-3", "crc_test_std")
-    if not std.ours:
-        return None
-    count = _below(std.ours, 0.01)
+def _nodes_agree(records: list[Record]) -> Claim:
+    (std,) = _columns(records, "table-3", "crc_test_std")
     return _claim(
         "nodes_agree",
         "the nodes' test errors have a standard deviation below 0.01 on 13/16 of the sets",
-        f"{_share(count, std.ours)}; below 0.05 on {_below(std.ours, 0.05)}",
+        f"{_share(std.close, std.ours)}; below 0.05 on {_below(std.ours, 0.05)}",
         "13 of 16; below 0.05 on 16",
-        count >= 13 / 16 * len(std.ours),
+        std.close >= 13 / 16 * len(std.ours),
     )
 
 
-def _counts(column: _Numbers) -> str:
-    return f"{_below(column.ours, 0.01)} ({_below(column.ours, 0.05)}) of {len(column.ours)}"
-
-
-def _edges_help(records: list[Record]) -> Claim | None:
-    tree, more, most = (_column(records, "table-4", c) for c in ("tree", "+10", "+80"))
-    if not tree.ours:
-        return None
-    means = [float(np.mean(list(c.ours.values()))) for c in (tree, more, most)]
+def _edges_help(records: list[Record]) -> Claim:
+    tree, more, most = _columns(records, "table-4", "tree", "+10", "+80")
     return _claim(
         "edges_help",
         "no fewer sets below 0.01 with 10 edges more than with the tree, and a smaller mean gap",
-        f"tree {_counts(tree)}, +10 {_counts(more)}, +80 {_counts(most)}; "
-        f"mean gap {means[0]:.3f}, {means[1]:.3f}, {means[2]:.3f}",
+        f"tree {tree}, +10 {more}, +80 {most}; "
+        f"mean gap {tree.mean:.3f}, {more.mean:.3f}, {most.mean:.3f}",
         "tree 9 (15), +10 13 (15) of 16",
-        _below(more.ours, 0.01) >= _below(tree.ours, 0.01) and means[1] < means[0],
+        more.close >= tree.close and more.mean < tree.mean,
     )
 
 
-def _drift_closed_by_edges(records: list[Record]) -> Claim | None:
-    texts, held = [], True
-    for item, what in (("table-5", "p(x)"), ("table-6", "p(y)"), ("table-7", "p(x,y)")):
-        tree, most = _column(records, item, "tree"), _column(records, item, "+80")
-        if not most.ours:
-            continue
-        texts.append(f"{what}: tree {_counts(tree)}, +80 {_counts(most)}")
-        held &= _below(most.ours, 0.01) > _below(tree.ours, 0.01)
-    if not texts:
-        return None
+def _drift_closed_by_edges(records: list[Record]) -> Claim:
+    run = {r.item for r in records if r.value is not None and r.setting.get("column") == "+80"}
+    drifts = {"table-5": "p(x)", "table-6": "p(y)", "table-7": "p(x,y)"}
+    pairs = {
+        what: _columns(records, item, "tree", "+80") for item, what in drifts.items() if item in run
+    }
+    if not pairs:
+        raise KeyError("+80")
     return _claim(
         "drift_closed_by_edges",
         "under each drift, more sets below 0.01 with 80 edges more than with the tree",
-        "; ".join(texts),
+        "; ".join(f"{what}: tree {tree}, +80 {most}" for what, (tree, most) in pairs.items()),
         "+80: p(x) 14 (15), p(y) 9 (11), p(x,y) 8 (12) of 16",
-        held,
+        all(most.close > tree.close for tree, most in pairs.values()),
     )
 
 
-def _ends(
-    name: str, item: str, first: str, last: str, rule: str, paper: str, falls: bool
-) -> Callable[[list[Record]], Claim | None]:
-    """A claim about the mean gap between the first and the last column of a table."""
-
-    def check(records: list[Record]) -> Claim | None:
-        a, b = _column(records, item, first), _column(records, item, last)
-        if not a.ours or not b.ours:
-            return None
-        before, after = (float(np.mean(list(c.ours.values()))) for c in (a, b))
-        good = after < before if falls else after < before + 0.05
-        ours = f"{_counts(a)} -> {_counts(b)}; mean gap {before:.3f} -> {after:.3f}"
-        return _claim(name, rule, ours, paper, good)
-
-    return check
+def _ends(name: str, item: str, rule: str, most: float, records: list[Record]) -> Claim:
+    """The mean gap grows by less than `most` from 20 to 320 nodes or rows a node."""
+    first, last = _columns(records, item, "20", "320")
+    ours = f"{first} -> {last}; mean gap {first.mean:.3f} -> {last.mean:.3f}"
+    printed = [*COUNTS[item]["20"], *COUNTS[item]["320"]]
+    paper = "{} ({}) -> {} ({}) of 16".format(*printed)
+    return _claim(name, rule, ours, paper, last.mean < first.mean + most)
 
 
-def _iterations_cut_rounds(records: list[Record]) -> Claim | None:
-    one, three = (_column(records, "table-11", c) for c in ("1_t", "3_t"))
-    both = [k for k in one.ours if k in three.ours]
+def _iterations_cut_rounds(records: list[Record]) -> Claim:
+    one, three = (column.ours for column in _columns(records, "table-11", "1_t", "3_t"))
+    both = [k for k in one if k in three]
     if not both:
-        return None
-    fewer = [k for k in both if three.ours[k] < one.ours[k]]
-    shown = ", ".join(f"{k} {one.ours[k]:.0f} to {three.ours[k]:.0f}" for k in both)
+        raise KeyError("3_t")
+    fewer = [k for k in both if three[k] < one[k]]
+    shown = ", ".join(f"{k} {one[k]:.0f} to {three[k]:.0f}" for k in both)
     return _claim(
         "iterations_cut_rounds",
         f"of the sets that reach a gap below 0.01 with 1 and with 3 iterations, {MOST:.0%} do "
@@ -157,57 +152,34 @@ def _iterations_cut_rounds(records: list[Record]) -> Claim | None:
     )
 
 
-def _dynamic_helps(records: list[Record]) -> Claim | None:
-    still, moving = _column(records, "table-12", "inf"), _column(records, "table-12", "1")
-    if not moving.ours:
-        return None
+def _dynamic_helps(records: list[Record]) -> Claim:
+    still, moving = _columns(records, "table-12", "inf", "1")
     better = [k for k in moving.ours if moving.ours[k] < still.ours[k] - 0.002]
     worse = [k for k in moving.ours if moving.ours[k] > still.ours[k] + 0.002]
-    means = [float(np.mean(list(c.ours.values()))) for c in (still, moving)]
     return _claim(
         "dynamic_helps",
         "a tree redrawn every round (δ=1) lowers the gap on more sets than it raises it on "
         "(by over 0.002)",
         f"lower on {len(better)}, higher on {len(worse)} of {len(moving.ours)}; mean gap "
-        f"{means[0]:.3f} -> {means[1]:.3f}" + (f"; higher on {', '.join(worse)}" if worse else ""),
+        f"{still.mean:.3f} -> {moving.mean:.3f}"
+        + (f"; higher on {', '.join(worse)}" if worse else ""),
         "text: lower on 6, higher on 1 of 16 (the table shows 3 far higher at δ=1)",
         len(better) > len(worse),
     )
 
 
-_CHECKS: tuple[Callable[[list[Record]], Claim | None], ...] = (
+_MORE_ROWS = "the mean gap is smaller with 320 rows a node than with 20"
+_SCALES = "the mean gap grows by less than 0.05 from 20 to 320 nodes"
+_SPLIT = "the mean gap grows by less than 0.05 when the same rows lie on 320 nodes, not 20"
+_CHECKS: tuple[Callable[[list[Record]], Claim], ...] = (
     _train_test_alike,
     _beats_ml,
     _nodes_agree,
     _edges_help,
     _drift_closed_by_edges,
-    _ends(
-        "more_rows_help",
-        "table-8",
-        "20",
-        "320",
-        "the mean gap is smaller with 320 rows a node than with 20",
-        "8 (12) -> 12 (15) of 16",
-        True,
-    ),
-    _ends(
-        "scales",
-        "table-9",
-        "20",
-        "320",
-        "the mean gap grows by less than 0.05 from 20 to 320 nodes",
-        "13 (15) -> 7 (12) of 16",
-        False,
-    ),
-    _ends(
-        "fragmentation",
-        "table-10",
-        "20",
-        "320",
-        "the mean gap grows by less than 0.05 when the same rows lie on 320 nodes, not 20",
-        "15 (16) -> 7 (12) of 16",
-        False,
-    ),
+    partial(_ends, "more_rows_help", "table-8", _MORE_ROWS, 0.0),
+    partial(_ends, "scales", "table-9", _SCALES, 0.05),
+    partial(_ends, "fragmentation", "table-10", _SPLIT, 0.05),
     _iterations_cut_rounds,
     _dynamic_helps,
 )
@@ -216,4 +188,4 @@ _CHECKS: tuple[Callable[[list[Record]], Claim | None], ...] = (
 def claims(records: Iterable[Record]) -> list[Claim]:
     """The claims that records speak to, each marked held or not, with the numbers behind it."""
     records = list(records)
-    return [claim for claim in (one(records) for one in _CHECKS) if claim is not None]
+    return shared.measured(partial(check, records) for check in _CHECKS)

@@ -6,9 +6,8 @@ what is measured. The paper's numbers are in `printed`, its claims in `claims`.
 
 from collections.abc import Iterable
 
-from peerwise.errors import UnknownName
 from peerwise.papers.crc.printed import COUNTS, SETS, TABLES
-from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale, merged
+from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale, merged, named
 
 
 def _gaps(updates: dict[str, Description], prefix: str = "") -> tuple[Column, ...]:
@@ -28,9 +27,10 @@ _TREE = {**_GRAPHS, "tree": _ALL}
 _SIZES = (20, 40, 80, 160, 320)
 
 
-def _drift(partition: str) -> tuple[Column, ...]:
+def _drift(title: str, partition: str) -> Item:
     dealt = {"split": {"partition": partition}}
-    return _gaps({k: {**v, **dealt} for k, v in _GRAPHS.items() if k != "chain"})
+    columns = _gaps({k: {**v, **dealt} for k, v in _GRAPHS.items() if k != "chain"})
+    return Item(title, "test gap to RC by topology", columns)
 
 
 def _rows_of_rc() -> tuple[Column, ...]:
@@ -47,14 +47,11 @@ def _rows_of_rc() -> tuple[Column, ...]:
 def _convergence() -> tuple[Column, ...]:
     columns = []
     for part in ("train", "test"):
-        columns += [
-            Column(f"ml_{part}_gap", f"{part}_gap", _ALL, "ml", part, header=f"ML {part} gap"),
-            Column(f"crc_{part}_gap", f"{part}_gap", _ALL, "crc", part, header=f"CRC {part} gap"),
-            Column(f"crc_{part}_std", "node_std", _ALL, "crc", part, header=f"CRC {part} std"),
-            Column(
-                f"rc_{part}_error", f"{part}_error", _ALL, "rc", part, header=f"RC {part} error"
-            ),
-        ]
+        shown = {("ml", "gap"): f"{part}_gap", ("crc", "gap"): f"{part}_gap",
+                 ("crc", "std"): "node_std", ("rc", "error"): f"{part}_error"}  # fmt: skip
+        for (method, kind), metric in shown.items():
+            name, header = f"{method}_{part}_{kind}", f"{method.upper()} {part} {kind}"
+            columns.append(Column(name, metric, _ALL, method, part, header=header))
     extra = Column("isolated_test_gap", "test_gap", _ALL, "isolated", header="isolated test gap")
     return (*columns, extra)
 
@@ -101,13 +98,9 @@ ITEMS: dict[str, Item] = {
         curves=True,
     ),
     "table-4": Item("Sparse networks", "test gap to RC by topology", _gaps(_TREE)),
-    "table-5": Item("Drift in p(x)", "test gap to RC by topology", _drift("feature_drift")),
-    "table-6": Item(
-        "Drift in p(y): one class a node", "test gap to RC by topology", _drift("label_drift")
-    ),
-    "table-7": Item(
-        "Drift in p(x, y)", "test gap to RC by topology", _drift("label_feature_drift")
-    ),
+    "table-5": _drift("Drift in p(x)", "feature_drift"),
+    "table-6": _drift("Drift in p(y): one class a node", "label_drift"),
+    "table-7": _drift("Drift in p(x, y)", "label_feature_drift"),
     "table-8": Item(
         "Rows a node",
         "test gap to RC on the same rows, 50 nodes",
@@ -168,12 +161,9 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
             fair = "without 'stab', which determines the label: 12 features"
             rows.append(Dataset("smartgrid-12", paper.data, paper, ("stab",), fair, present))
     if chosen is not None:
-        chosen = list(chosen)
         known = {r.name for r in rows} | {r.data for r in rows}
-        for name in chosen:
-            if name not in known:
-                raise UnknownName("data set of the paper", name, known)
-        return [r for r in rows if r.name in chosen or r.data in chosen]
+        wanted = named("data set of the paper", chosen, known)
+        return [r for r in rows if r.name in wanted or r.data in wanted]
     return [r for r in rows if r.name in _QUICK_SETS] if quick else rows
 
 

@@ -1,9 +1,12 @@
 """Numbers of the CRC paper that do not come from cells: its data sets, and how far trees reach."""
 
+from typing import Any
+
 import numpy as np
 
 from peerwise import data, topology
 from peerwise.papers.items import Dataset
+from peerwise.papers.records import record_of
 from peerwise.study.results import Record
 
 
@@ -27,14 +30,10 @@ def described(item: str, datasets: list[Dataset]) -> list[Record]:
     for dataset in datasets:
         ours = _counts(dataset) if dataset.present else {}
         for name in ("rows", "features", "discrete", "continuous", "classes"):
-            records.append(
-                Record(
-                    paper="crc", item=item, dataset=dataset.name,
-                    setting={"method": "none", "column": name}, metric=name, value=ours.get(name),
-                    std=None, reps=1 if ours else 0,
-                    paper_value=None if dataset.drop else getattr(dataset.paper, name),
-                )
-            )  # fmt: skip
+            printed = None if dataset.drop else getattr(dataset.paper, name)
+            said: Any = {"method": "none", "column": name, "paper_value": printed}
+            values = [ours[name]] if ours else []
+            records.append(record_of("crc", item, dataset.name, name, values, **said))
     return records
 
 

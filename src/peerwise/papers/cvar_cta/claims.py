@@ -1,10 +1,10 @@
 """What the CVaR-CTA paper claims, whether it held here, and what its controls say."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from peerwise.papers.claims import claim, listed, measured, numbers
 from peerwise.study.results import Claim, Record
 
 FAILED = 0.5  # an accuracy below counts as not having solved the problem
@@ -43,84 +43,72 @@ _PANELS = (
 )  # fmt: skip
 
 _Numbers: TypeAlias = dict[tuple[str, str, float], float]  # item, variant, q -> accuracy
-_Check: TypeAlias = Callable[[_Numbers, _Panel, float], Claim]
 
 
 def claims(records: list[Record]) -> list[Claim]:
     """The paper's claims, each marked held or not; one that was not measured is left out."""
-    number: _Numbers = {
-        (r.item, r.setting["variant"], r.setting["q"]): r.value
-        for r in records
-        if r.metric == "accuracy" and r.value is not None and "q" in r.setting
-    }
-    checks: list[tuple[_Check, _Panel, float]] = []
+    accuracies = [r for r in records if "q" in r.setting]
+    number: _Numbers = numbers(accuracies, "item", "variant", "q", metric="accuracy")
+    checks: list[Callable[[], Claim]] = []
     for panel in _PANELS:
-        checks += [(_order, panel, q) for q in panel.arrival]
-        checks += [(_reliable, panel, 1.0)] if 1.0 in panel.arrival else []
+        checks += [partial(_order, number, panel, q) for q in panel.arrival]
+        checks += [partial(_reliable, number, panel)] if 1.0 in panel.arrival else []
         if panel.item == "figure-2c":
-            checks += [(_only_one_learns, panel, q) for q in panel.arrival]
-        checks += [(partial(_control, v), panel, q) for q in panel.arrival for v in panel.controls]
-    claimed = []
-    for check, panel, q in checks:
-        with suppress(KeyError):  # a number that it needs was not measured
-            claimed.append(check(number, panel, q))
-    return claimed
+            checks += [partial(_only_one_learns, number, panel, q) for q in panel.arrival]
+        controls = [(v, q) for q in panel.arrival for v in panel.controls]
+        checks += [partial(_control, number, panel, q, variant) for variant, q in controls]
+    return measured(checks)
 
 
 def _order(number: _Numbers, panel: _Panel, q: float) -> Claim:
     values = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
-    return Claim(
-        name=f"{panel.item} order q={q:g}",
-        claim=f"{panel.title}, q = {q:g}: CVaR-CVaR > Average-CVaR > CTA",
-        rule="higher mean accuracy after the last round, each with the paper's step",
-        ours=_listed(values),
-        paper=f"figure {panel.item[-2:]}",
-        held=values["CVaR-CVaR"] > values["Average-CVaR"] > values["CTA"],
+    return claim(
+        f"{panel.item} order q={q:g}",
+        f"{panel.title}, q = {q:g}: CVaR-CVaR > Average-CVaR > CTA",
+        "higher mean accuracy after the last round, each with the paper's step",
+        listed(values),
+        f"figure {panel.item[-2:]}",
+        values["CVaR-CVaR"] > values["Average-CVaR"] > values["CTA"],
     )
 
 
-def _reliable(number: _Numbers, panel: _Panel, q: float) -> Claim:
+def _reliable(number: _Numbers, panel: _Panel) -> Claim:
     pairs = {
         name: (number[panel.item, v, 1.0], number[panel.item, v, 0.3])
         for name, v in panel.paper.items()
         # where a method learns nothing the paper does not compare
         if not (panel.item == "figure-2c" and name != "CVaR-CVaR")
     }
-    text = ", ".join(f"{name} {a:.3f} and {b:.3f}" for name, (a, b) in pairs.items())
-    return Claim(
-        name=f"{panel.item} reliable",
-        claim=f"{panel.title}: links that lose nothing are better than links that lose 70 %",
-        rule="higher mean accuracy with q = 1 than with q = .3, every method named",
-        ours=text,
-        paper=f"figure {panel.item[-2:]}",
-        held=all(a > b for a, b in pairs.values()),
+    return claim(
+        f"{panel.item} reliable",
+        f"{panel.title}: links that lose nothing are better than links that lose 70 %",
+        "higher mean accuracy with q = 1 than with q = .3, every method named",
+        ", ".join(f"{name} {a:.3f} and {b:.3f}" for name, (a, b) in pairs.items()),
+        f"figure {panel.item[-2:]}",
+        all(a > b for a, b in pairs.values()),
     )
 
 
 def _only_one_learns(number: _Numbers, panel: _Panel, q: float) -> Claim:
     values = {name: number[panel.item, v, q] for name, v in panel.paper.items()}
-    return Claim(
-        name=f"{panel.item} fails q={q:g}",
-        claim=f"{panel.title}, q = {q:g}: CTA and Average-CVaR fail, CVaR-CVaR learns",
-        rule=f"the first two below {FAILED}, CVaR-CVaR above",
-        ours=_listed(values),
-        paper=f"figure {panel.item[-2:]}",
-        held=max(values["CTA"], values["Average-CVaR"]) < FAILED < values["CVaR-CVaR"],
+    return claim(
+        f"{panel.item} fails q={q:g}",
+        f"{panel.title}, q = {q:g}: CTA and Average-CVaR fail, CVaR-CVaR learns",
+        f"the first two below {FAILED}, CVaR-CVaR above",
+        listed(values),
+        f"figure {panel.item[-2:]}",
+        max(values["CTA"], values["Average-CVaR"]) < FAILED < values["CVaR-CVaR"],
     )
 
 
-def _control(variant: str, number: _Numbers, panel: _Panel, q: float) -> Claim:
+def _control(number: _Numbers, panel: _Panel, q: float, variant: str) -> Claim:
     risk_aware = number[panel.item, variant, q]
-    plain = {c: number[panel.item, c, q] for c in panel.controls[variant]}
-    return Claim(
-        name=f"{panel.item} control {variant} q={q:g}",
-        claim=f"{panel.title}, q = {q:g}: what {_NAMED[variant]} gains is not its step",
-        rule="(our control) more accurate than CTA with the same step and with that step / alpha",
-        ours=f"{risk_aware:.3f}; {_listed({_NAMED[c]: v for c, v in plain.items()})}",
-        paper="not in the paper",
-        held=risk_aware > max(plain.values()),
+    plain = {_NAMED[c]: number[panel.item, c, q] for c in panel.controls[variant]}
+    return claim(
+        f"{panel.item} control {variant} q={q:g}",
+        f"{panel.title}, q = {q:g}: what {_NAMED[variant]} gains is not its step",
+        "(our control) more accurate than CTA with the same step and with that step / alpha",
+        f"{risk_aware:.3f}; {listed(plain)}",
+        "not in the paper",
+        risk_aware > max(plain.values()),
     )
-
-
-def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())

@@ -1,5 +1,6 @@
 """Figures of the CVaR-CTA experiments: figure 2 with worst nodes and classes, and our own."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,11 @@ from matplotlib.figure import Figure
 
 from peerwise import metrics
 from peerwise.papers.cvar_cta.items import ALPHA, SWEEP, stage_of
-from peerwise.papers.items import Arrays
-from peerwise.report.axes import band, legend_below, plain_numbers
+from peerwise.papers.items import Arrays, Done
+from peerwise.report.axes import band, finished, labelled, plain_numbers
 from peerwise.report.figures import panels
 
-Tasks = dict[str, Arrays]
+Place = tuple[str, str, float]  # data set, graph and arrival probability
 
 # Data sets as people write them.
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "letter": "letter", "digits": "digits"}
@@ -66,13 +67,19 @@ def _style(variant: str) -> dict[str, Any]:
             "alpha": 0.55 if "small" in variant else 1.0}  # fmt: skip
 
 
-def _by_place(tasks: Tasks) -> dict[tuple[str, str, float], dict[str, Arrays]]:
-    """Runs by data set, graph and arrival probability, and variant."""
-    places: dict[tuple[str, str, float], dict[str, Arrays]] = {}
+def by_variant(tasks: Done) -> Iterator[tuple[Place, str, Arrays]]:
+    """Place and variant of every run, with what it gave."""
     for name, arrays in tasks.items():
         where, _, variant = name.partition("|")
         dataset, graph, q = where.split()
-        places.setdefault((dataset, graph, float(q)), {})[variant] = arrays
+        yield (dataset, graph, float(q)), variant, arrays
+
+
+def _by_place(tasks: Done) -> dict[Place, dict[str, Arrays]]:
+    """Runs by data set, graph and arrival probability, and variant."""
+    places: dict[Place, dict[str, Arrays]] = {}
+    for place, variant, arrays in by_variant(tasks):
+        places.setdefault(place, {})[variant] = arrays
     return places
 
 
@@ -80,7 +87,7 @@ def _runs(many: int) -> str:
     return "1 run" if many == 1 else f"{many} runs"
 
 
-def progress(tasks: Tasks) -> Figure:
+def progress(tasks: Done) -> Figure:
     """Mean and worst node against rounds, accuracy by class in the end, and spread of models."""
     places = _by_place(tasks)
     most = max(len(arrays["accuracy"]) for arrays in tasks.values())
@@ -97,32 +104,19 @@ def progress(tasks: Tasks) -> Figure:
             band(apart, at, arrays[f"{stage}consensus"], log=True, **style)
         many = max(len(arrays["accuracy"]) for arrays in runs.values())
         where = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
-        mean.set_title(f"{where} ({_runs(many)}): mean of nodes", fontsize=10)
-        worst.set_title("worst node", fontsize=10)
-        by_class.set_title("by class, after the last round", fontsize=10)
-        apart.set_title("spread of models", fontsize=10)
-        for axis in (mean, worst, by_class):
-            axis.set_ylim(0, 1)
-            axis.set_ylabel("test accuracy")
-        for axis in (mean, worst, apart):
-            axis.set_xlabel("round")
-        by_class.set_xlabel("class")
+        of_accuracy: dict[str, Any] = {"ylim": (0, 1), "ylabel": "test accuracy"}
+        labelled(mean, f"{where} ({_runs(many)}): mean of nodes", xlabel="round", **of_accuracy)
+        labelled(worst, "worst node", xlabel="round", **of_accuracy)
+        labelled(by_class, "by class, after the last round", xlabel="class", **of_accuracy)
         by_class.set_xticks(np.arange(0, 10, 3))
-        apart.set_ylabel("distance from\ntheir mean / its norm")
-        apart.set_yscale("log")
+        far = "distance from\ntheir mean / its norm"
+        labelled(apart, "spread of models", xlabel="round", ylabel=far, yscale="log")
         plain_numbers(apart.yaxis)
-        for axis in (mean, worst, by_class, apart):
-            axis.grid(alpha=0.25)
-    legend_below(figure)
-    figure.suptitle(
-        "Rows sorted by class and cut; q: probability of arrival; "
-        + (BANDS[1] if most == 1 else f"line: mean of runs, {BANDS.get(most, BAND)}"),
-        fontsize=11,
-    )
-    return figure
+    shown = BANDS[1] if most == 1 else f"line: mean of runs, {BANDS.get(most, BAND)}"
+    return finished(figure, f"Rows sorted by class and cut; q: probability of arrival; {shown}")
 
 
-def alphas(tasks: Tasks) -> Figure:
+def alphas(tasks: Done) -> Figure:
     """Accuracy after the last round against alpha."""
     places = _by_place(tasks)
     figure, axes = panels(len(places), width=4.6, height=3.6, layout="constrained", sharey=True)
@@ -140,18 +134,13 @@ def alphas(tasks: Tasks) -> Figure:
                     half.append(float(more) if len(values) > 2 else float(np.ptp(values)) / 2)
             style = _style(method)
             axis.errorbar(at, middle, half, marker="o", ms=4, capsize=3, **style)
-        axis.set_title(f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", fontsize=10)
-        axis.set_xlabel("α, the share of worst losses")
-        axis.set_xlim(0, 1)
-        axis.set_ylabel("test accuracy, mean of nodes")
-        axis.set_ylim(0, 1)
-        axis.grid(alpha=0.25)
+        labelled(axis, f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", xlim=(0, 1), ylim=(0, 1))
+        axis.set(xlabel="α, the share of worst losses", ylabel="test accuracy, mean of nodes")
         axis.label_outer()
-    legend_below(figure)
-    return figure
+    return finished(figure)
 
 
-def rare(tasks: Tasks) -> Figure:
+def rare(tasks: Done) -> Figure:
     """Accuracy on the class that only the seldom heard node has, and on all."""
     graphs = list(dict.fromkeys(name.partition("|")[0] for name in tasks))
     figure, axes = panels(len(graphs), width=5.2, height=4.4, layout="constrained", sharey=True)
@@ -168,20 +157,14 @@ def rare(tasks: Tasks) -> Figure:
             for x, v in zip(at + shift, values, strict=True):
                 axis.plot(np.full(len(v), x), v, ".", color="black", ms=3)
         axis.set_xticks(at, [NAMES[v] for v in runs], rotation=35, ha="right", fontsize=9)
-        axis.set_title(f"{GRAPHS[graph]}", fontsize=10)
-        axis.set_ylabel("test accuracy of the other nodes")
-        axis.set_ylim(0, 1)
-        axis.grid(alpha=0.25, axis="y")
+        axis.set(ylabel="test accuracy of the other nodes", ylim=(0, 1))
+        labelled(axis, GRAPHS[graph], grid="y")
         axis.label_outer()
-    legend_below(figure)
-    figure.suptitle(
-        "MNIST: node 0 alone has a class and is heard with probability .05 (points: runs)",
-        fontsize=11,
-    )
-    return figure
+    title = "MNIST: node 0 alone has a class and is heard with probability .05 (points: runs)"
+    return finished(figure, title)
 
 
-def losses(tasks: Tasks) -> Figure:
+def losses(tasks: Done) -> Figure:
     """Gap of CRC and accuracy of DecDiff against the share of messages that is lost."""
     figure, (gaps, accuracies) = panels(2, width=5.0, height=3.7, layout="constrained")
     lines: dict[tuple[str, str, str], list[tuple[float, np.ndarray]]] = {}
@@ -197,25 +180,16 @@ def losses(tasks: Tasks) -> Figure:
         crc = variant.startswith("crc")
         colour = {"tree": "#7a4b12", "erdos_renyi": "#1f5fa8"}[graph]
         text = f"{SETS[dataset]}, {GRAPHS[graph]}" + (f", {NAMES[variant][5:]}" if crc else "")
-        style: dict[str, Any] = {
-            "color": colour,
-            "ls": "--" if variant == "crc 64" else "-",
-            "label": text,
-        }
-        axis = gaps if crc else accuracies
-        band(axis, lost, values, **style)
+        axis, broken = gaps if crc else accuracies, "--" if variant == "crc 64" else "-"
+        band(axis, lost, values, color=colour, ls=broken, label=text)
         runs_of[axis] = len(values)
-    gaps.set_ylabel("test error of CRC above RC")
-    accuracies.set_ylabel("test accuracy of DecDiff+VT")
-    for axis, title in (
-        (gaps, "CRC, naive Bayes"),
-        (accuracies, "DecDiff+VT, a hidden layer of 64"),
+    for axis, title, y in (
+        (gaps, "CRC, naive Bayes", "test error of CRC above RC"),
+        (accuracies, "DecDiff+VT, a hidden layer of 64", "test accuracy of DecDiff+VT"),
     ):
         many = runs_of.get(axis)
         text = f" ({_runs(many)}; {BANDS.get(many, BAND)})" if many else ""
-        axis.set_title(f"{title}{text}", fontsize=10)
-        axis.set_xlabel("share of messages lost")
-        axis.grid(alpha=0.25)
+        labelled(axis, f"{title}{text}", xlabel="share of messages lost", ylabel=y)
         if axis.lines:
             axis.legend(fontsize=8, frameon=False)
         else:

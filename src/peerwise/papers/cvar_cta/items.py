@@ -6,11 +6,12 @@ claims. Below the paper's items come our own: the share alpha, the order of step
 a seldom heard node holds, and what loss does to other methods.
 """
 
-from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from peerwise.papers.items import (
     Description,
+    Plan,
     Scale,
     TaskItem,
     TaskPaper,
@@ -145,16 +146,10 @@ def _learn(
     )  # fmt: skip
 
 
-def _panel(item: str) -> Callable[[list[str], Scale], Tasks]:
-    data = PANELS[item].data
-    variants = ON_MNIST if data == "mnist" else ON_FASHION
-    return _among(variants, (item,), PANELS[item].arrival, data)
-
-
 def _among(
     variants: tuple[str, ...], items: tuple[str, ...], arrival: tuple[float, ...],
     data: str = "mnist",
-) -> Callable[[list[str], Scale], Tasks]:  # fmt: skip
+) -> Plan:  # fmt: skip
     """Tasks of some variants on panels of figure 2; items share those that they have in common."""
 
     def tasks(sets: list[str], scale: Scale) -> Tasks:
@@ -215,18 +210,14 @@ def _tasks_loss(sets: list[str], scale: Scale) -> Tasks:
     for graph in ("tree", "erdos_renyi"):
         for loss in (0.0, 0.3, 0.6, 0.9) if scale.quick else LOSSES:
             q = round(1 - loss, 1)
+            lossy = {"channel": "erasure", "q": q}
             for rounds in (64,) if scale.quick else (64, 256):
                 tasks[f"{data} {graph} {q}|crc {rounds}"] = _work(
                     "calibrate",
                     {
                         "data": {"source": data},
                         "split": {"nodes": 50, "rows": 20 if scale.quick else 50},
-                        "network": {
-                            **_graph(graph, 50),
-                            "fixed": False,
-                            "channel": "erasure",
-                            "q": q,
-                        },
+                        "network": {**_graph(graph, 50), "fixed": False, **lossy},
                         "run": {"rounds": rounds, "repetitions": scale.times(3, 1)},
                     },
                 )
@@ -250,41 +241,36 @@ NETWORKS = (
 )
 
 
+_networks = partial(
+    TaskItem, records="networks", tables="network_tables", figure="progress", legend=NETWORKS
+)
+
+
 def _figure(item: str) -> TaskItem:
     panel = PANELS[item]
+    variants = ON_MNIST if panel.data == "mnist" else ON_FASHION
     named = {"line": "a line", "ring": "a ring", "erdos_renyi": "a random graph"}[panel.graph]
     known = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}[panel.data]
-    return TaskItem(
+    return _networks(
         f"{known} on {named} of {panel.nodes}",
         "rows sorted by class and cut; accuracy after the last round, mean of all nodes",
-        _panel(item),
-        "networks",
-        "network_tables",
-        "progress",
-        legend=NETWORKS,
+        _among(variants, (item,), panel.arrival, panel.data),
     )
 
 
 # Every panel of figure 2, and experiments of our own.
 ITEMS: dict[str, TaskItem] = {
     **{item: _figure(item) for item in PANELS},
-    "alpha": TaskItem(
+    "alpha": _networks(
         "The share of worst losses",
         "our own: MNIST at q = .3, four alphas, and CTA with the step divided by alpha",
         _among(SWEPT, ("figure-2a", "figure-2b"), (0.3,)),
-        "networks",
-        "network_tables",
-        "alphas",
-        legend=NETWORKS,
+        figure="alphas",
     ),
-    "order": TaskItem(
+    "order": _networks(
         "Adapt then combine, and the hard tail",
         "our own: MNIST on a ring; ATC is measured after combining",
         _among(ORDERS, ("figure-2b",), ARRIVAL),
-        "networks",
-        "network_tables",
-        "progress",
-        legend=NETWORKS,
     ),
     "rare": TaskItem(
         "A class that only a seldom heard node holds",
@@ -308,10 +294,7 @@ ITEMS: dict[str, TaskItem] = {
 }
 
 
-def datasets(chosen: Iterable[str] | None = None) -> list[str]:
-    """Which of the two sets are at hand, of those chosen."""
-    return at_hand(SETS, chosen)
-
+datasets = partial(at_hand, SETS)  # those chosen -> which of the two sets are at hand
 
 # What `peerwise reproduce cvar-cta/...` runs.
 PAPER = TaskPaper("cvar-cta", "peerwise.papers.cvar_cta", ITEMS, datasets)

@@ -3,17 +3,18 @@
 The paper prints no numbers, so that there is no column of its own: its claims are what is compared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from peerwise.papers.cvar_cta.figures import GRAPHS, NAMES, SETS
+from peerwise.papers.cvar_cta.figures import GRAPHS, NAMES, SETS, by_variant
 from peerwise.papers.cvar_cta.items import stage_of
-from peerwise.papers.items import Arrays
-from peerwise.papers.records import record_of
-from peerwise.report.grid import Grid, half_width
+from peerwise.papers.items import Done
+from peerwise.papers.records import by_fields, record_of
+from peerwise.report.grid import Grid, laid, mean_text
 from peerwise.study.results import Record
 
 FEW = 3  # runs: of two, an interval says nothing
+NEVER = 10**9  # runs: no interval is shown
 COLUMNS = {
     "accuracy": "accuracy",
     "worst_node": "worst\nnode",
@@ -30,12 +31,9 @@ def _record(
     return record_of("cvar-cta", item, dataset, metric, values, **of)
 
 
-def networks(item: str, done: dict[str, Arrays]) -> list[Record]:
+def networks(item: str, done: Done) -> Iterator[Record]:
     """Accuracy after the last round: mean, worst node and class; how far models are apart."""
-    records = []
-    for name, arrays in done.items():
-        where, _, variant = name.partition("|")
-        dataset, graph, q = where.split()
+    for (dataset, graph, q), variant, arrays in by_variant(done):
         stage, other = stage_of(variant), "" if stage_of(variant) else "combined_"
         last = arrays[f"{stage}accuracy"][:, -1]
         for metric, values in (
@@ -45,82 +43,63 @@ def networks(item: str, done: dict[str, Arrays]) -> list[Record]:
             ("other_stage", arrays[f"{other}accuracy"][:, -1].mean(-1)),
             ("consensus", arrays[f"{stage}consensus"][:, -1]),
         ):
-            of = {"graph": graph, "q": float(q)}
-            records.append(_record(item, dataset, metric, values, variant, **of))
-    return records
+            of = {"graph": graph, "q": q}
+            yield _record(item, dataset, metric, values, variant, **of)
 
 
-def rare(item: str, done: dict[str, Arrays]) -> list[Record]:
+def rare(item: str, done: Done) -> Iterator[Record]:
     """Accuracy of the nodes that are heard on the class that they have not, and on all."""
-    records = []
     for name, arrays in done.items():
         graph, _, variant = name.partition("|")
         its_class = arrays["class_accuracy_of_others"][:, -1, 0]
         whole = arrays["accuracy"][:, -1, 1:].mean(-1)
         for metric, values in (("rare_class", its_class), ("accuracy", whole)):
-            records.append(_record(item, "mnist", metric, values, variant, graph=graph))
-    return records
+            yield _record(item, "mnist", metric, values, variant, graph=graph)
 
 
-def losses(item: str, done: dict[str, Arrays]) -> list[Record]:
+def losses(item: str, done: Done) -> Iterator[Record]:
     """The gap of CRC, or the accuracy of a net, after the last round."""
-    records = []
-    for name, arrays in done.items():
-        where, _, variant = name.partition("|")
-        dataset, graph, q = where.split()
-        of = {"graph": graph, "q": float(q)}
-        if "gap" in arrays:
-            records.append(_record(item, dataset, "gap", arrays["gap"].mean(-1), variant, **of))
-        else:
-            values = arrays["accuracy"][:, -1].mean(-1)
-            records.append(_record(item, dataset, "accuracy", values, variant, **of))
-    return records
+    for (dataset, graph, q), variant, arrays in by_variant(done):
+        of = {"graph": graph, "q": q}
+        metric = "gap" if "gap" in arrays else "accuracy"
+        values = arrays["gap"] if metric == "gap" else arrays["accuracy"][:, -1]
+        yield _record(item, dataset, metric, values.mean(-1), variant, **of)
 
 
-def _value(record: Record | None, interval: bool = False) -> str:
-    if record is None or record.value is None:
-        return ""
-    if record.metric == "consensus":
-        return f"{record.value:.2g}"
-    text = f"{round(record.value, 3) + 0.0:.3f}"  # 1 - 1 of many rows may be just below 0
-    half = half_width(record) if interval and record.reps >= FEW else None
-    return text if half is None else f"{text} ±{half:.3f}"
+def _value(record: Record | None, least: int = FEW) -> str:
+    return mean_text(record, ".2g" if record and record.metric == "consensus" else ".3f", least)
 
 
 def network_tables(item: str, records: Sequence[Record]) -> list[Grid]:
-    """A table for each data set, graph and arrival probability."""
-    places: dict[tuple[str, str, float], dict[str, dict[str, Record]]] = {}
-    for r in records:
-        place = r.dataset, r.setting["graph"], r.setting["q"]
-        places.setdefault(place, {}).setdefault(r.setting["variant"], {})[r.metric] = r
+    """A table for each data set, graph and arrival probability; an interval of accuracy alone."""
+    cells = by_fields(records, "dataset", "graph", "q", "variant", "metric")
     grids = []
-    for (dataset, graph, q), variants in places.items():
-        head = [f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}", *COLUMNS.values()]
-        rows = [
-            [NAMES[v], *(_value(cells.get(m), m == "accuracy") for m in COLUMNS)]
-            for v, cells in variants.items()
-        ]
-        grids.append(Grid(head, rows))
+    for place in dict.fromkeys(key[:3] for key in cells):
+        dataset, graph, q = place
+
+        def text(variant: str, metric: str, place: tuple[Any, ...] = place) -> str:
+            least = FEW if metric == "accuracy" else NEVER
+            return _value(cells.get((*place, variant, metric)), least)
+
+        variants = {key[3]: NAMES[key[3]] for key in cells if key[:3] == place}
+        head = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
+        grids.append(laid(head, variants, COLUMNS, text))
     return grids
 
 
 def rare_table(item: str, records: Sequence[Record]) -> list[Grid]:
     """Accuracy on the class that one node holds and on all, by method and graph."""
-    cells = {(r.setting["variant"], r.setting["graph"], r.metric): r for r in records}
-    variants, graphs = (dict.fromkeys(key[i] for key in cells) for i in (0, 1))
-    head = ["method"]
-    for graph in graphs:
-        head += [f"{GRAPHS[graph]}\nits class", f"{GRAPHS[graph]}\nall"]
-    places = [(g, m) for g in graphs for m in ("rare_class", "accuracy")]
-    rows = [[NAMES[v], *(_value(cells.get((v, *p)), True) for p in places)] for v in variants]
-    return [Grid(head, rows)]
+    cells = by_fields(records, "variant", "graph", "metric")
+    measured = {"rare_class": "its class", "accuracy": "all"}
+    graphs = dict.fromkeys(key[1] for key in cells)
+    columns = {(g, m): f"{GRAPHS[g]}\n{text}" for g in graphs for m, text in measured.items()}
+    variants = {v: NAMES[v] for v, _, _ in cells}
+    return [laid("method", variants, columns, lambda v, at: _value(cells.get((v, *at))))]
 
 
 def loss_table(item: str, records: Sequence[Record]) -> list[Grid]:
     """By share of messages lost."""
-    cells = {(r.setting["graph"], r.setting["variant"], r.setting["q"]): r for r in records}
-    columns = list(dict.fromkeys(key[:2] for key in cells))
-    head = ["lost", *(f"{GRAPHS[graph]}\n{NAMES[v]}" for graph, v in columns)]
-    lost = sorted({key[2] for key in cells}, reverse=True)
-    rows = [[f"{1 - q:.0%}", *(_value(cells.get((*c, q)), True) for c in columns)] for q in lost]
-    return [Grid(head, rows)]
+    cells = by_fields(records, "graph", "variant", "q")
+    columns = {key[:2]: f"{GRAPHS[key[0]]}\n{NAMES[key[1]]}" for key in cells}
+    lost = {q: f"{1 - q:.0%}" for q in sorted({key[2] for key in cells}, reverse=True)}
+    return [laid("lost", lost, columns, lambda q, at: _value(cells.get((*at, q))))]

@@ -1,14 +1,11 @@
 """What the DecDiff paper claims, and whether it held here."""
 
-from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from peerwise.papers.decdiff.printed import PAPER_TABLES, SETS, TABLE_2
+from peerwise.papers.claims import claim, listed, measured
+from peerwise.papers.decdiff.printed import PAPER_TABLES, SETS, SHARES, TABLE_2
 from peerwise.study.results import Claim, Record
-
-
-def _claim(name: str, claim: str, rule: str, ours: str, paper: str, held: Any) -> Claim:
-    return Claim(name=name, claim=claim, rule=rule, ours=ours, paper=paper, held=bool(held))
 
 
 class _Numbers:
@@ -37,88 +34,87 @@ def claims(records: list[Record]) -> list[Claim]:
     number = _Numbers(records)
     checks = (_ordering, _beats_averaging, _beats_federated, _teacher, _faster, _overfits,
               _concentrated)  # fmt: skip
-    claimed = []
-    for check, name in [*((c, s) for s in SETS for c in checks), *((_drop, s) for s in SETS)]:
-        with suppress(KeyError):  # a number that it needs was not measured
-            claimed.append(check(number, name))
-    return claimed
+    by_set = [partial(check, number, name) for name in SETS for check in checks]
+    return measured([*by_set, *(partial(_drop, number, name) for name in SETS)])
 
 
 def _ordering(number: _Numbers, name: str) -> Claim:
     order = sorted(TABLE_2, key=lambda v: -TABLE_2[v][SETS.index(name)])
     ours = {v: number("table-2", name, v) for v in order}
     ranked = sorted(order, key=lambda v: -ours[v])
-    return _claim(
+    return claim(
         f"{name}-ordering",
         f"{name}: {' > '.join(order)}",
         "our methods in the same order",
-        ", ".join(f"{v} {ours[v]:.3f}" for v in ranked),
-        ", ".join(f"{v} {TABLE_2[v][SETS.index(name)]:.3f}" for v in order),
+        listed({v: ours[v] for v in ranked}),
+        listed({v: TABLE_2[v][SETS.index(name)] for v in order}),
         ranked == order,
     )
 
 
-def _pair(number: _Numbers, item: str, name: str, better: str, worse: str) -> tuple[str, float]:
-    a, b = number(item, name, better), number(item, name, worse)
-    return f"{better} {a:.3f}, {worse} {b:.3f}", a - b
+class _Pair(NamedTuple):
+    """Two methods beside each other."""
+
+    ours: str
+    paper: str
+    more: float  # by how much the first is more accurate here
 
 
-def _paper_pair(item: str, name: str, better: str, worse: str) -> str:
-    a, b = (PAPER_TABLES[item, name, v, None] for v in (better, worse))
-    return f"{better} {a:.3f}, {worse} {b:.3f}"
+def _pair(number: _Numbers, item: str, name: str, better: str, worse: str) -> _Pair:
+    ours = {v: number(item, name, v) for v in (better, worse)}
+    places = {v: (item, name, v, None) for v in ours}
+    theirs = {v: PAPER_TABLES[place] for v, place in places.items() if place in PAPER_TABLES}
+    return _Pair(listed(ours), listed(theirs), ours[better] - ours[worse])
 
 
 def _beats_averaging(number: _Numbers, name: str) -> Claim:
-    text, more = _pair(number, "table-2", name, "decdiff+vt", "dechetero")
-    cfa, least = _pair(number, "table-2", name, "decdiff+vt", "cfa")
-    return _claim(
+    averaging = _pair(number, "table-2", name, "decdiff+vt", "dechetero")
+    cfa = _pair(number, "table-2", name, "decdiff+vt", "cfa")
+    return claim(
         f"{name}-decentralised",
         f"{name}: DecDiff+VT is more accurate than DecHetero and CFA",
         "higher mean accuracy after the last round",
-        f"{text}; {cfa}",
-        _paper_pair("table-2", name, "decdiff+vt", "dechetero"),
-        more > 0 and least > 0,
+        f"{averaging.ours}; {cfa.ours}",
+        averaging.paper,
+        averaging.more > 0 and cfa.more > 0,
     )
 
 
 def _beats_federated(number: _Numbers, name: str) -> Claim:
-    text, more = _pair(number, "table-2", name, "decdiff+vt", "fedavg")
-    return _claim(
+    pair = _pair(number, "table-2", name, "decdiff+vt", "fedavg")
+    return claim(
         f"{name}-federated",
         f"{name}: DecDiff+VT is as accurate as FedAvg with a server, or more",
         "mean accuracy at most 0.005 lower",
-        text,
-        _paper_pair("table-2", name, "decdiff+vt", "fedavg"),
-        more > -0.005,
+        pair.ours,
+        pair.paper,
+        pair.more > -0.005,
     )
 
 
 def _teacher(number: _Numbers, name: str) -> Claim:
-    text, more = _pair(number, "table-3", name, "decdiff+vt", "decdiff")
-    plain, also = _pair(number, "table-3", name, "dechetero+vt", "dechetero")
-    return _claim(
+    pair = _pair(number, "table-3", name, "decdiff+vt", "decdiff")
+    plain = _pair(number, "table-3", name, "dechetero+vt", "dechetero")
+    return claim(
         f"{name}-teacher",
         f"{name}: the virtual teacher makes DecDiff more accurate",
         "higher mean accuracy with the teacher than with cross-entropy",
-        f"{text}; with DecAvg (not in the paper): {plain}, {also:+.3f}",
-        _paper_pair("table-3", name, "decdiff+vt", "decdiff"),
-        more > 0,
+        f"{pair.ours}; with DecAvg (not in the paper): {plain.ours}, {plain.more:+.3f}",
+        pair.paper,
+        pair.more > 0,
     )
 
 
 def _faster(number: _Numbers, name: str) -> Claim:
-    shares = [s for s in (0.5, 0.8, 0.9, 0.95)
-              if ("table-4", name, "rounds", "decdiff+vt", s) in number.of]  # fmt: skip
-    share = max(shares, default=None)
-    if share is None:
-        raise KeyError(name)
+    shares = [s for s in SHARES if ("table-4", name, "rounds", "decdiff+vt", s) in number.of]
     against = ("dechetero", "cfa", "cfa-ge")
-    if any(("table-4", name, v) not in number.run for v in against):
+    if not shares or any(("table-4", name, v) not in number.run for v in against):
         raise KeyError(name)
+    share = max(shares)
     rivals = {v: number.of.get(("table-4", name, "rounds", v, share)) for v in against}
     ours = number("table-4", name, "decdiff+vt", "rounds", share)
     paper = PAPER_TABLES.get(("table-4", name, "decdiff+vt", share))
-    return _claim(
+    return claim(
         f"{name}-faster",
         f"{name}: DecDiff+VT reaches high accuracy in the fewest rounds of the decentralised",
         f"fewest rounds to {share:.0%} of the centralised accuracy, the highest share it reaches",
@@ -136,7 +132,7 @@ def _overfits(number: _Numbers, name: str) -> Claim:
         for v in ("dechetero", "cfa", "decdiff", "fedavg", "isolation", "cfa-ge", "decdiff+vt")
     }
     calm, wild = ("cfa-ge", "decdiff+vt"), ("dechetero", "decdiff", "fedavg", "isolation")
-    return _claim(
+    return claim(
         f"{name}-overfitting",
         f"{name}: only CFA-GE and DecDiff+VT keep lowering the test loss",
         "their last loss is at most 2 % above their lowest, that of DecHetero, DecDiff, FedAvg and "
@@ -152,11 +148,11 @@ def _concentrated(number: _Numbers, name: str) -> Claim:
         v: number("figure-6", name, v, "accuracy", "quartile range")
         for v in ("dechetero", "cfa", "decdiff", "cfa-ge", "decdiff+vt")
     }
-    return _claim(
+    return claim(
         f"{name}-concentrated",
         f"{name}: accuracies of nodes are most alike with CFA-GE and DecDiff+VT",
         "smaller distance between the quartiles than DecHetero, CFA and DecDiff",
-        ", ".join(f"{v} {r:.4f}" for v, r in spread.items()),
+        listed(spread, ".4f"),
         "figure 6",
         max(spread["cfa-ge"], spread["decdiff+vt"])
         < min(spread["dechetero"], spread["cfa"], spread["decdiff"]),
@@ -165,7 +161,7 @@ def _concentrated(number: _Numbers, name: str) -> Claim:
 
 def _drop(number: _Numbers, name: str) -> Claim:
     drops = {v: number("figure-1", name, v, "accuracy", "drop") for v in ("dechetero", "decdiff")}
-    return _claim(
+    return claim(
         f"{name}-drop",
         f"{name}: the first average of models that began differently destroys what they learnt, "
         "DecDiff's bounded step does not",

@@ -14,50 +14,35 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from peerwise import metrics
-from peerwise.papers.items import Arrays
-from peerwise.report.axes import accuracy_axis, band, legend_below, plain_numbers
+from peerwise.papers.items import Arrays, Done
+from peerwise.report.axes import accuracy_axis, band, finished, labelled, plain_numbers
 from peerwise.report.figures import panels
 
-Tasks = dict[str, Arrays]
 MARKED = 10  # rounds of figure 1 in which aggregation is marked
 DEALS = 3  # replicas of a set that figure 5 shows
 
 # The data sets as the paper writes them.
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "emnist_letters": "EMNIST Letters"}
 
-# The paper's names; what it has not is marked.
-NAMES = {
-    "centralised": "Centralised",
-    "isolation": "ISOL",
-    "fedavg": "FED",
-    "dechetero": "DecHetero",
-    "cfa": "CFA",
-    "cfa-ge": "CFA-GE",
-    "decdiff": "DecDiff",
-    "decdiff+vt": "DecDiff+VT",
-    "dechetero+vt": "DecHetero+VT (ours)",
-    "decavg": "DecAvg common start (ours)",
-    "cfa-1": "CFA ε=1 (ours)",
-    "decdiff+vt .9": "DecDiff+VT β=.9 (ours)",
-    "decdiff+vt .95": "DecDiff+VT β=.95 (ours)",
-    "decdiff+linear": "DecDiff+linear (ours)",
+# The paper's names and our colours; what it has not is marked.
+_STYLES = {
+    "centralised": ("Centralised", "#111111"),
+    "isolation": ("ISOL", "#8a8a8a"),
+    "fedavg": ("FED", "#e69f00"),
+    "dechetero": ("DecHetero", "#0072b2"),
+    "cfa": ("CFA", "#009e73"),
+    "cfa-ge": ("CFA-GE", "#8e44ad"),
+    "decdiff": ("DecDiff", "#ef8a7a"),
+    "decdiff+vt": ("DecDiff+VT", "#c8102e"),
+    "dechetero+vt": ("DecHetero+VT (ours)", "#0072b2"),
+    "decavg": ("DecAvg common start (ours)", "#56b4e9"),
+    "cfa-1": ("CFA ε=1 (ours)", "#5fc9a5"),
+    "decdiff+vt .9": ("DecDiff+VT β=.9 (ours)", "#7a4b12"),
+    "decdiff+vt .95": ("DecDiff+VT β=.95 (ours)", "#b9770e"),
+    "decdiff+linear": ("DecDiff+linear (ours)", "#d63384"),
 }
-COLOURS = {
-    "centralised": "#111111",
-    "isolation": "#8a8a8a",
-    "fedavg": "#e69f00",
-    "dechetero": "#0072b2",
-    "cfa": "#009e73",
-    "cfa-ge": "#8e44ad",
-    "decdiff": "#ef8a7a",
-    "decdiff+vt": "#c8102e",
-    "dechetero+vt": "#0072b2",
-    "decavg": "#56b4e9",
-    "cfa-1": "#5fc9a5",
-    "decdiff+vt .9": "#7a4b12",
-    "decdiff+vt .95": "#b9770e",
-    "decdiff+linear": "#d63384",
-}
+NAMES = {variant: name for variant, (name, _) in _STYLES.items()}
+COLOURS = {variant: colour for variant, (_, colour) in _STYLES.items()}
 
 
 def _style(variant: str) -> dict[str, Any]:
@@ -65,11 +50,15 @@ def _style(variant: str) -> dict[str, Any]:
     return {"color": COLOURS[variant], "ls": "--" if ours else "-", "label": NAMES[variant]}
 
 
-def _by_set(tasks: Tasks) -> dict[str, dict[str, Arrays]]:
+def by_variant(tasks: Done) -> list[tuple[str, str, Arrays]]:
+    """Data set and variant of every run, with what it gave."""
+    return [(*name.split(" ", 1), arrays) for name, arrays in tasks.items()]  # type: ignore[misc]
+
+
+def _by_set(tasks: Done) -> dict[str, dict[str, Arrays]]:
     """Runs by data set and variant."""
     sets: dict[str, dict[str, Arrays]] = {}
-    for name, arrays in tasks.items():
-        dataset, _, variant = name.partition(" ")
+    for dataset, variant, arrays in by_variant(tasks):
         sets.setdefault(dataset, {})[variant] = arrays
     return sets
 
@@ -79,7 +68,7 @@ def _level(axis: Any, variant: str, arrays: Arrays) -> None:
     axis.axhline(arrays["accuracy"][:, -1].mean(), **{**_style(variant), "ls": ":"}, lw=1.6)
 
 
-def progress(tasks: Tasks) -> Figure:
+def progress(tasks: Done) -> Figure:
     """Accuracy against rounds and bytes, and how far apart the nodes' models are."""
     sets = _by_set(tasks)
     figure, axes = panels(3 * len(sets), width=4.3, height=3.7, layout="constrained")
@@ -94,24 +83,18 @@ def progress(tasks: Tasks) -> Figure:
             (sent, "accuracy by traffic", "GB sent by the whole network"),
             (apart, "spread of models", "round"),
         ):
-            axis.set_title(f"{text}: {what}", fontsize=10)
-            axis.set_xscale("log")
+            labelled(axis, f"{text}: {what}", xscale="log", xlabel=label)
             plain_numbers(axis.xaxis)
-            axis.set_xlabel(label)
-            axis.grid(alpha=0.25)
         for axis in (rounds, sent):
             axis.set_ylabel("test accuracy, mean of nodes")
             accuracy_axis(axis)
-        apart.set_ylabel("distance from their mean / its norm")
-        apart.set_yscale("log")
+        apart.set(ylabel="distance from their mean / its norm", yscale="log")
         plain_numbers(apart.yaxis)
-    legend_below(figure)
-    figure.suptitle(
+    return finished(
+        figure,
         "After training in every round; line: mean over replicas; band: its 95 % interval "
         "(of two replicas: between them)",
-        fontsize=11,
     )
-    return figure
 
 
 def _follow(variant: str, arrays: Arrays, rounds: Any, sent: Any, apart: Any) -> None:
@@ -144,7 +127,7 @@ def _zigzag(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return at, values
 
 
-def drop(tasks: Tasks) -> Figure:
+def drop(tasks: Done) -> Figure:
     """Figure 1: what the first aggregation does to every node."""
     ((name, runs),) = _by_set(tasks).items()
     central = runs.pop("centralised", None)
@@ -167,18 +150,11 @@ def drop(tasks: Tasks) -> Figure:
             axis.plot(at, values.mean(1), color=COLOURS["centralised"], ls=":")
         axis.set_xscale("function", functions=(_root, np.square))  # room for the first rounds
         axis.set_xticks([t for t in (0, 1, 2, 3, 5, 10, 15, 20, 30, 50) if t <= at[-1]])
-        axis.set_ylim(0, 1)
-        axis.set_xlabel("round")
-        axis.set_ylabel("test accuracy")
-        axis.grid(alpha=0.25)
+        labelled(axis, ylim=(0, 1), xlabel="round", ylabel="test accuracy")
         axis.label_outer()
-    legend_below(figure, _marks(central is not None))
-    figure.suptitle(
-        f"{SETS[name]}, i.i.d. rows: aggregating models that began differently "
-        "(round 0: each has trained alone)",
-        fontsize=11,
-    )
-    return figure
+    title = f"{SETS[name]}, i.i.d. rows: aggregating models that began differently "
+    title += "(round 0: each has trained alone)"
+    return finished(figure, title, _marks(central is not None))
 
 
 def _root(x: np.ndarray) -> np.ndarray:
@@ -199,7 +175,7 @@ def _marks(central: bool) -> dict[str, Any]:
     return marks
 
 
-def graph(tasks: Tasks) -> Figure:
+def graph(tasks: Done) -> Figure:
     """Figure 3: the graph, nodes by degree."""
     (arrays,) = tasks.values()
     graph = nx.Graph()
@@ -223,7 +199,7 @@ def graph(tasks: Tasks) -> Figure:
     return figure
 
 
-def allocation(tasks: Tasks) -> Figure:
+def allocation(tasks: Done) -> Figure:
     """Figure 4: rows of each class at each node."""
     figure, axes = panels(len(tasks), width=5.2, height=3.4, layout="constrained")
     top = max(arrays["counts"].max() for arrays in tasks.values())
@@ -235,20 +211,16 @@ def allocation(tasks: Tasks) -> Figure:
         )  # fmt: skip
         if counts.shape[1] <= 12:
             axis.set_yticks(range(counts.shape[1]))
-        axis.set_xlabel("node")
-        axis.set_ylabel("class")
-        axis.set_title(
-            f"{SETS[name]}: Gini {arrays['gini'].mean():.2f} within a class, "
-            f"{float(arrays['gini_of_totals']):.2f} of node totals",
-            fontsize=10,
-        )
+        text = f"{SETS[name]}: Gini {arrays['gini'].mean():.2f} within a class, "
+        text += f"{float(arrays['gini_of_totals']):.2f} of node totals"
+        labelled(axis, text, grid="", xlabel="node", ylabel="class")
     bar = figure.colorbar(drawn, ax=axes, label="rows (logarithmic)")
     plain_numbers(bar.ax.yaxis)
     figure.suptitle("Who holds what: most rows of a class lie on a few nodes", fontsize=11)
     return figure
 
 
-def losses(tasks: Tasks) -> Figure:
+def losses(tasks: Done) -> Figure:
     """Figure 5: test loss against rounds, a panel a deal of the rows."""
     deals = [
         (name, runs, r)
@@ -259,20 +231,15 @@ def losses(tasks: Tasks) -> Figure:
     for axis, (name, runs, r) in zip(axes, deals, strict=False):
         for variant, arrays in runs.items():
             axis.plot(arrays["rounds"], arrays["loss"][r].mean(-1), lw=1.7, **_style(variant))
-        axis.set_title(f"{SETS[name]}, GI = {_gini(runs)[r]:.2f}", fontsize=10)
-        axis.set_xlabel("round")
-        axis.set_ylabel("test loss, mean of nodes")
-        axis.set_yscale("log")
+        axis.set(xlabel="round", ylabel="test loss, mean of nodes", yscale="log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
         axis.minorticks_off()
         plain_numbers(axis.yaxis)
-        axis.grid(alpha=0.25)
-    legend_below(figure)
-    figure.suptitle("Test loss: a curve that rises again is overfitting", fontsize=11)
-    return figure
+        labelled(axis, f"{SETS[name]}, GI = {_gini(runs)[r]:.2f}")
+    return finished(figure, "Test loss: a curve that rises again is overfitting")
 
 
-def boxes(tasks: Tasks) -> Figure:
+def boxes(tasks: Done) -> Figure:
     """Figure 6: accuracy of single nodes after the last round."""
     sets = _by_set(tasks)
     figure, axes = panels(len(sets), width=4.4, height=3.6, layout="constrained")
@@ -296,8 +263,7 @@ def boxes(tasks: Tasks) -> Figure:
         axis.set_ylabel("test accuracy of a node")
         lowest = min(arrays["accuracy"][:, -1].min() for arrays in runs.values())
         accuracy_axis(axis, max(lowest - 0.05, 0))
-        axis.set_title(f"{SETS[name]}, GI = {_gini(runs).mean():.2f}", fontsize=10)
-        axis.grid(alpha=0.25, axis="y")
+        labelled(axis, f"{SETS[name]}, GI = {_gini(runs).mean():.2f}", grid="y")
     figure.suptitle("Accuracy of single nodes after the last round", fontsize=11)
     return figure
 

@@ -6,17 +6,19 @@ the missing cell of table 3 (virtual teacher with DecAvg), CFA with a full step,
 teacher's beta, and the teacher fed with probabilities (see `losses.linear_teacher`).
 """
 
-from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from peerwise.papers.decdiff.printed import SETS
 from peerwise.papers.items import (
     Description,
+    Plan,
     Scale,
     TaskItem,
     TaskPaper,
     Tasks,
     at_hand,
+    deal_tasks,
     merged,
 )
 from peerwise.study.tasks import Task
@@ -88,7 +90,7 @@ def _learn(dealt: Description, size: Description, variant: str, scale: Scale, **
     return Task("peerwise.papers.decdiff.runs:learn", {"description": description, **more})
 
 
-def _tasks(*variants: str) -> Callable[[list[str], Scale], Tasks]:
+def _tasks(*variants: str) -> Plan:
     def task(name: str, variant: str, scale: Scale) -> Task:
         size = QUICK if scale.quick else FULL[name]
         if variant == "centralised":
@@ -124,39 +126,32 @@ def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     return {"graph": Task("peerwise.papers.learning:graph", {"description": description})}
 
 
-def _tasks_deal(sets: list[str], scale: Scale) -> Tasks:
-    size = {"split": QUICK["split"]} if scale.quick else {}
-    return {
-        s: Task("peerwise.papers.learning:deal", {"description": merged(_dealt(s), size)})
-        for s in sets
-    }
-
-
 REPLICAS = "±: 95 % interval over replicas, none where one was run; blank: not run"
 REACHED = (
     "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; "
     "-: none does; blank: not run"
 )
 
+_accuracies = partial(
+    TaskItem, records="accuracies", tables="accuracy_table", figure="progress", legend=REPLICAS
+)
+
+
+def _numbers(title: str, about: str, tasks: Plan, records: str, figure: str) -> TaskItem:
+    return TaskItem(title, about, tasks, records, "number_table", figure)
+
+
 # Every item of the paper, and experiments of our own.
 ITEMS: dict[str, TaskItem] = {
-    "table-2": TaskItem(
+    "table-2": _accuracies(
         "Accuracy",
         "mean accuracy of the nodes after the last round; ± is the 95 % interval over replicas",
         _tasks(*TABLE_2),
-        "accuracies",
-        "accuracy_table",
-        "progress",
-        legend=REPLICAS,
     ),
-    "table-3": TaskItem(
+    "table-3": _accuracies(
         "Loss and aggregation",
         "cross-entropy or virtual teacher, DecAvg or DecDiff; the second is not in the paper",
         _tasks(*TABLE_3),
-        "accuracies",
-        "accuracy_table",
-        "progress",
-        legend=REPLICAS,
     ),
     "table-4": TaskItem(
         "Characteristic times",
@@ -166,55 +161,32 @@ ITEMS: dict[str, TaskItem] = {
         "times_tables",
         legend=REACHED,
     ),
-    "figure-1": TaskItem(
+    "figure-1": _numbers(
         "The first aggregation",
         "i.i.d. rows on a Barabasi-Albert graph: what averaging destroys",
-        _tasks_drop,
-        "drops",
-        "number_table",
-        "drop",
+        *(_tasks_drop, "drops", "drop"),
     ),
-    "figure-3": TaskItem(
-        "The graph",
-        "one Erdos-Renyi graph in all runs, p = 0.2",
-        _tasks_graph,
-        "degrees",
-        "number_table",
-        "graph",
+    "figure-3": _numbers(
+        "The graph", "one Erdos-Renyi graph in all runs, p = 0.2", _tasks_graph, "degrees", "graph"
     ),
-    "figure-4": TaskItem(
+    "figure-4": _numbers(
         "Who holds what",
         "rows of each class at each node, Zipf 1.26",
-        _tasks_deal,
-        "ginis",
-        "number_table",
-        "allocation",
+        *(deal_tasks(_dealt, QUICK["split"]), "ginis", "allocation"),
     ),
-    "figure-5": TaskItem(
+    "figure-5": _numbers(
         "Test loss against rounds",
         "mean over the nodes of one replica; a loss that rises again is overfitting",
-        _tasks(*TABLE_4),
-        "losses",
-        "number_table",
-        "losses",
+        *(_tasks(*TABLE_4), "losses", "losses"),
     ),
-    "figure-6": TaskItem(
-        "Accuracy of single nodes",
-        "after the last round",
-        _tasks(*TABLE_4),
-        "boxes",
-        "number_table",
-        "boxes",
+    "figure-6": _numbers(
+        "Accuracy of single nodes", "after the last round", _tasks(*TABLE_4), "boxes", "boxes"
     ),
-    "beta": TaskItem(
+    "beta": _accuracies(
         "How sure the teacher is",
         "our own: DecDiff with cross-entropy, the virtual teacher at three betas, and the loss "
         "that is linear in probabilities",
         _tasks(*BETA),
-        "accuracies",
-        "accuracy_table",
-        "progress",
-        legend=REPLICAS,
     ),
 }
 
@@ -224,10 +196,7 @@ def table_of(item: str) -> tuple[str, ...]:
     return {"table-2": TABLE_2, "table-3": TABLE_3, "beta": BETA}.get(item, TABLE_4)
 
 
-def datasets(chosen: Iterable[str] | None = None) -> list[str]:
-    """Which of the three sets are at hand, of those chosen."""
-    return at_hand(SETS, chosen)
-
+datasets = partial(at_hand, SETS)  # those chosen -> which of the three sets are at hand
 
 # What `peerwise reproduce decdiff/...` runs.
 PAPER = TaskPaper("decdiff", "peerwise.papers.decdiff", ITEMS, datasets)

@@ -1,20 +1,19 @@
 """Numbers and tables of the DecDiff experiments, ours beside the paper's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from peerwise import metrics
-from peerwise.papers.decdiff.figures import NAMES, SETS
+from peerwise.papers.decdiff.figures import NAMES, SETS, by_variant
 from peerwise.papers.decdiff.items import QUIET, table_of
-from peerwise.papers.decdiff.printed import PAPER_TABLES
-from peerwise.papers.items import Arrays
-from peerwise.papers.records import record_of
-from peerwise.report.grid import Grid, half_width
+from peerwise.papers.decdiff.printed import PAPER_TABLES, SHARES
+from peerwise.papers.items import Arrays, Done
+from peerwise.papers.records import by_fields, record_of
+from peerwise.report.grid import Grid, laid, mean_text
 from peerwise.study.results import Record
 
-SHARES = (0.5, 0.8, 0.9, 0.95)  # of the centralised accuracy
 COST = 0.9  # the share at which table 4 also tells traffic
 DIGITS = {"accuracy": ".4f", "loss": ".3f", "gini": ".3f", "degree": ".3g"}
 
@@ -32,24 +31,19 @@ def _final(arrays: Arrays) -> np.ndarray:
     return arrays["accuracy"][:, -1].mean(-1)
 
 
-def accuracies(item: str, done: dict[str, Arrays]) -> list[Record]:
+def accuracies(item: str, done: Done) -> Iterator[Record]:
     """Accuracy after the last round, also between aggregation and training."""
-    records = []
-    for name, arrays in done.items():
-        dataset, _, variant = name.partition(" ")
-        records.append(_record(item, dataset, "accuracy", _final(arrays), variant=variant))
+    for dataset, variant, arrays in by_variant(done):
+        yield _record(item, dataset, "accuracy", _final(arrays), variant=variant)
         if "aggregated_accuracy" in arrays:
             values = arrays["aggregated_accuracy"][:, -1].mean(-1)
             of = {"variant": variant, "stage": "aggregated"}
-            records.append(_record(item, dataset, "aggregated_accuracy", values, **of))
-    return records
+            yield _record(item, dataset, "aggregated_accuracy", values, **of)
 
 
-def times(item: str, done: dict[str, Arrays]) -> list[Record]:
+def times(item: str, done: Done) -> Iterator[Record]:
     """Table 4; and how many bytes the network had sent by then."""
-    records = []
-    for name, arrays in done.items():
-        dataset, _, variant = name.partition(" ")
+    for dataset, variant, arrays in by_variant(done):
         central = done.get(f"{dataset} centralised")
         if central is None or variant == "centralised":
             continue
@@ -59,82 +53,56 @@ def times(item: str, done: dict[str, Arrays]) -> list[Record]:
             value = None if reached.count == 0 else reached.mean
             of = {"variant": variant, "share": share, "reached": f"{reached.count}/{reached.runs}"}
             one = _record(item, dataset, "rounds", [] if value is None else value, **of)
-            records.append(one.model_copy(update={"reps": reached.count}))
+            yield one.model_copy(update={"reps": reached.count})
             sent = int(arrays["message_bytes"]) * int(arrays["messages"])
             if value is not None and sent:
                 gigabytes = value * sent / 1e9
-                records.append(_record(item, dataset, "gigabytes", gigabytes, **of))
-    return records
+                yield _record(item, dataset, "gigabytes", gigabytes, **of)
 
 
-def drops(item: str, done: dict[str, Arrays]) -> list[Record]:
+def drops(item: str, done: Done) -> Iterator[Record]:
     """Figure 1: accuracy before and after the first aggregation, and in the end."""
-    records = []
-    for name, arrays in done.items():
-        dataset, _, variant = name.partition(" ")
-        stages = {"last round": arrays["accuracy"][:, -1].mean(-1)}
+    for dataset, variant, arrays in by_variant(done):
+        stages = {"last round": _final(arrays)}
         if "aggregated_accuracy" in arrays:
             before = arrays["begun_accuracy"].mean(-1)
             after = arrays["aggregated_accuracy"][:, 0].mean(-1)
             stages |= {"trained alone": before, "first aggregation": after, "drop": before - after}
         for stage, values in stages.items():
-            records.append(_record(item, dataset, "accuracy", values, variant=variant, at=stage))
-    return records
+            yield _record(item, dataset, "accuracy", values, variant=variant, at=stage)
 
 
-def degrees(item: str, done: dict[str, Arrays]) -> list[Record]:
+def degrees(item: str, done: Done) -> Iterator[Record]:
     """Figure 3: how many neighbours nodes have."""
-    records = []
     for arrays in done.values():
         degree = np.bincount(arrays["dst"], minlength=int(arrays["nodes"]))
         for kind, value in (("mean", degree.mean()), ("min", degree.min()), ("max", degree.max())):
-            records.append(_record(item, "graph", "degree", value, of=kind))
-    return records
+            yield _record(item, "graph", "degree", value, of=kind)
 
 
-def ginis(item: str, done: dict[str, Arrays]) -> list[Record]:
+def ginis(item: str, done: Done) -> Iterator[Record]:
     """Figure 4: Gini indices."""
-    records = []
     for name, arrays in done.items():
-        records.append(_record(item, name, "gini", arrays["gini"].mean(), of="classes, mean"))
-        records.append(_record(item, name, "gini", arrays["gini_of_totals"], of="node totals"))
-    return records
+        yield _record(item, name, "gini", arrays["gini"].mean(), of="classes, mean")
+        yield _record(item, name, "gini", arrays["gini_of_totals"], of="node totals")
 
 
-def losses(item: str, done: dict[str, Arrays]) -> list[Record]:
+def losses(item: str, done: Done) -> Iterator[Record]:
     """Figure 5: the lowest test loss, and how far above it the last is (overfitting)."""
-    records = []
-    for name, arrays in done.items():
-        dataset, _, variant = name.partition(" ")
+    for dataset, variant, arrays in by_variant(done):
         curve = arrays["loss"].mean(-1)
         for at, values in (("lowest", curve.min(1)), ("last", curve[:, -1])):
-            records.append(_record(item, dataset, "loss", values, variant=variant, at=at))
-    return records
+            yield _record(item, dataset, "loss", values, variant=variant, at=at)
 
 
-def boxes(item: str, done: dict[str, Arrays]) -> list[Record]:
+def boxes(item: str, done: Done) -> Iterator[Record]:
     """Figure 6: spread of the nodes' accuracies after the last round."""
-    records = []
-    for name, arrays in done.items():
-        dataset, _, variant = name.partition(" ")
+    for dataset, variant, arrays in by_variant(done):
         box = metrics.box(arrays["accuracy"][:, -1].reshape(-1))
-        spread = {
-            "median": box["median"],
-            "quartile range": box["q3"] - box["q1"],
-            "worst": box["lowest"],
-        }
+        quartiles = box["q3"] - box["q1"]
+        spread = {"median": box["median"], "quartile range": quartiles, "worst": box["lowest"]}
         for of, value in spread.items():
-            records.append(_record(item, dataset, "accuracy", value, variant=variant, of=of))
-    return records
-
-
-def _interval(record: Record | None) -> str:
-    """Mean ± 95 % interval over replicas, as `metrics.confidence` of their values has it."""
-    if record is None or record.value is None:
-        return ""
-    text = f"{record.value:.4f}"
-    half = half_width(record)
-    return text if half is None else f"{text} ±{half:.4f}"
+            yield _record(item, dataset, "accuracy", value, variant=variant, of=of)
 
 
 def _printed(item: str, dataset: str, variant: str, share: float | None = None) -> str:
@@ -158,17 +126,17 @@ def _sets(records: Sequence[Record]) -> list[str]:
 
 def accuracy_table(item: str, records: Sequence[Record]) -> list[Grid]:
     """Variants by data sets: ours, the paper's, and ours between aggregation and training."""
-    cells = {(r.dataset, r.setting["variant"], r.metric): r for r in records}
+    cells = by_fields(records, "dataset", "variant", "metric")
     variants = table_of(item)
     columns = {}
     for name in _sets(records):
-        ours = [_interval(cells.get((name, v, "accuracy"))) for v in variants]
+        ours = [mean_text(cells.get((name, v, "accuracy")), ".4f") for v in variants]
         columns[f"{SETS[name]}\nours"] = ours
         theirs = [_printed(item, name, v) for v in variants]
         if any(theirs):
             columns[f"{SETS[name]}\npaper"] = theirs
         between = [
-            "" if v in QUIET else _interval(cells.get((name, v, "aggregated_accuracy")))
+            "" if v in QUIET else mean_text(cells.get((name, v, "aggregated_accuracy")), ".4f")
             for v in variants
         ]
         if any(between):
@@ -183,11 +151,8 @@ def times_tables(item: str, records: Sequence[Record]) -> list[Grid]:
 
 def _times(records: Sequence[Record], dataset: str) -> Grid:
     """Rounds to shares of the centralised accuracy, ours and the paper's, on one data set."""
-    cells = {
-        (r.setting["variant"], r.setting["share"], r.metric): r
-        for r in records
-        if r.dataset == dataset
-    }
+    here = [r for r in records if r.dataset == dataset]
+    cells = by_fields(here, "variant", "share", "metric")
 
     def ours(record: Record | None, digits: str = ".1f") -> str:
         if record is None:
@@ -212,14 +177,14 @@ def _times(records: Sequence[Record], dataset: str) -> Grid:
 
 def number_table(item: str, records: Sequence[Record]) -> list[Grid]:
     """The numbers behind a figure: a row a variant, or a data set where methods play no part."""
-    columns: dict[str, None] = {}
-    rows: dict[str, dict[str, str]] = {}
+    columns: dict[str, str] = {}
+    cells: dict[str, dict[str, str]] = {}
     for r in records:
         variant, kind = r.setting.get("variant"), r.setting.get("at") or r.setting.get("of")
         name = SETS.get(r.dataset, r.dataset)
         row, column = (NAMES[variant], f"{name}\n{kind}") if variant else (name, str(kind))
-        columns[column] = None
+        columns[column] = column
         value = "" if r.value is None else f"{r.value:{DIGITS[r.metric]}}"
-        rows.setdefault(row, {})[column] = value
-    laid = [[row, *(cells.get(c, "") for c in columns)] for row, cells in rows.items()]
-    return [Grid([records[0].metric, *columns], laid)]
+        cells.setdefault(row, {})[column] = value
+    rows = {row: row for row in cells}
+    return [laid(records[0].metric, rows, columns, lambda row, c: cells[row].get(c, ""))]

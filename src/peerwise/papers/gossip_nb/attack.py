@@ -18,8 +18,7 @@ from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.methods.gossip_nb import release
 from peerwise.methods.robust_nb import ATTACKS, RULES, aggregate, corrupt, relative
 from peerwise.models.family import Model
-from peerwise.models.naive_bayes import naive_bayes
-from peerwise.papers.gossip_nb.trials import Problem, problem
+from peerwise.papers.gossip_nb.trials import Problem, problem, score
 
 SUM = "sum"  # what Federated naive Bayes does
 
@@ -53,12 +52,7 @@ def attack(
         raise BadSetting(f"trials must be 1 or more and shares 0 to 1, got {trials} and {shares}")
     if not 1 <= 2 * nodes <= len(task.y):
         raise BadData(f"{task.name} has {len(task.y)} rows, not two for each of {nodes} nodes")
-    model = naive_bayes(
-        task.schema.cardinalities,
-        len(task.schema.classes),
-        smallest_share=1 / len(task.y),
-        smallest_variance=1e-6,
-    )
+    model = task.floored(1)
     cases = [
         (share, kind) for share in shares for kind in (kinds if round(share * nodes) else ["none"])
     ]
@@ -73,23 +67,16 @@ def attack(
             for i, (share, kind) in enumerate(cases):
                 bad = jnp.arange(nodes) < round(share * nodes)  # shards are in random order
                 for j, rule in enumerate(rules):
-                    score = _compiled(model, kind, rule, trim, fewest)
-                    accuracy[trial, i, j] = score(lies, stats, bad, phi, y_test)
+                    scored = _compiled(model, kind, rule, trim, fewest)
+                    accuracy[trial, i, j] = scored(lies, stats, bad, phi, y_test)
+    about = {"task": task.name, "nodes": nodes, "epsilon": epsilon, "trials": trials}
+    mean, std = accuracy.mean(0).tolist(), accuracy.std(0).tolist()
     return [
-        {
-            "task": task.name,
-            "nodes": nodes,
-            "epsilon": epsilon,
-            "share": share,
-            "kind": kind,
-            "rule": rule,
-            "trials": trials,
-            "accuracy": float(accuracy[:, i, j].mean()),
-            "std": float(accuracy[:, i, j].std()),
-        }
+        {**about, "share": share, "kind": kind, "rule": rule, "accuracy": mean[i][j],
+         "std": std[i][j]}
         for i, (share, kind) in enumerate(cases)
         for j, rule in enumerate(rules)
-    ]
+    ]  # fmt: skip
 
 
 def _seed(seed: int, trial: int) -> int:
@@ -116,14 +103,13 @@ def _compiled(
         lie = jax.vmap(partial(corrupt, kind=kind))(jax.random.split(key, len(value)), value)
         return jnp.where(bad[:, None, None], lie, value)
 
-    def score(key: Array, stats: Array, bad: Array, phi: Array, y: Array) -> Array:
+    def scored(key: Array, stats: Array, bad: Array, phi: Array, y: Array) -> Array:
         if rule == SUM:
             s = sent(key, stats, bad).sum(0)
         else:
             shares, sizes = relative(stats)
             heard = sent(key, shares, bad)
             s = aggregate(model, heard, sizes, rule=rule, trim=trim, fewest=fewest)
-        guess = jnp.matmul(phi, model.theta(s).weight.T).argmax(1)
-        return (guess == y).mean()
+        return score(model, s, phi, y)
 
-    return jax.jit(score)
+    return jax.jit(scored)

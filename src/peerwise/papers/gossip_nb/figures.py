@@ -1,11 +1,14 @@
 """Figures of the Gossip-NB experiments, drawn like the paper's."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
 from peerwise.papers.gossip_nb.items import EPSILONS, NODES
 from peerwise.papers.items import Arrays
+from peerwise.report.axes import labelled
 from peerwise.report.figures import panels
 
 SHADES = plt.get_cmap("viridis")
@@ -19,17 +22,13 @@ def accuracy(tasks: dict[str, Arrays]) -> Figure:
         for i, n in enumerate(NODES):
             arrays = tasks.get(f"{name} {n}")
             if arrays is not None:
-                colour = SHADES(i / len(NODES))
-                axis.plot(
-                    EPSILONS, arrays["accuracy"].mean(1), "o-", ms=3, color=colour, label=f"N = {n}"
-                )
+                style = {"ms": 3, "color": SHADES(i / len(NODES)), "label": f"N = {n}"}
+                axis.plot(EPSILONS, arrays["accuracy"].mean(1), "o-", **style)
         central = tasks.get(f"{name} central")
         if central is not None:
             axis.plot(EPSILONS, central["accuracy"].mean(1), "k--", lw=1.2, label="centralised DP")
             axis.axhline(central["vanilla"][0], color="0.5", ls=":", label="no noise")
-        axis.set_xscale("log")
-        axis.set_title(name, fontsize=10)
-        axis.set_xlabel("ε")
+        labelled(axis, name, grid="", xscale="log", xlabel="ε")
     axes[0].set_ylabel("accuracy")
     axes[0].legend(fontsize=7)
     figure.suptitle("Federated naive Bayes (ours): accuracy against privacy", fontsize=11)
@@ -42,14 +41,9 @@ def sensitivity(tasks: dict[str, Arrays]) -> Figure:
     figure, axes = panels(len(tasks))
     for axis, (name, arrays) in zip(axes, tasks.items(), strict=False):
         for i, (n, quantiles) in enumerate(arrays.items()):
-            axis.plot(
-                quantiles,
-                np.linspace(0, 1, len(quantiles)),
-                color=SHADES(i / 2),
-                label=f"N = {n[1:]}",
-            )
-        axis.set_title(name, fontsize=10)
-        axis.set_xlabel("sensitivity of sums, relative to N = 1")
+            share, style = np.linspace(0, 1, len(quantiles)), {"color": SHADES(i / 2)}
+            axis.plot(quantiles, share, label=f"N = {n[1:]}", **style)
+        labelled(axis, name, grid="", xlabel="sensitivity of sums, relative to N = 1")
     axes[0].set_ylabel("share of (node, class, feature)")
     axes[0].legend(fontsize=8)
     figure.tight_layout()
@@ -61,14 +55,11 @@ def sizes(tasks: dict[str, Arrays]) -> Figure:
     figure, axes = panels(2)
     for i, (name, arrays) in enumerate(tasks.items()):
         label = name.partition(" ")[2]
-        for axis, values in zip(
-            axes, (arrays["accuracy"].mean(1), arrays["accuracy"].std(1)), strict=True
-        ):
+        of_trials = (arrays["accuracy"].mean(1), arrays["accuracy"].std(1))
+        for axis, values in zip(axes, of_trials, strict=True):
             axis.plot(EPSILONS, values, "o-", ms=3, color=SHADES(i / 3), label=label)
-            axis.set_xscale("log")
-            axis.set_xlabel("ε")
-    axes[0].set_title("mean accuracy", fontsize=10)
-    axes[1].set_title("standard deviation over trials", fontsize=10)
+    for axis, title in zip(axes, ("mean accuracy", "standard deviation over trials"), strict=True):
+        labelled(axis, title, grid="", xscale="log", xlabel="ε")
     axes[0].legend(fontsize=8)
     figure.tight_layout()
     return figure
@@ -85,20 +76,21 @@ def threshold(tasks: dict[str, Arrays]) -> Figure:
             arrays["sizes"][real], arrays["budgets"][real], c=noise, s=5, cmap="plasma"
         )
         figure.colorbar(dots, ax=one, label="log10 relative error")
-        one.set_xscale("log")
-        one.set_yscale("log")
-        one.set_xlabel("rows of the node")
+        one.set(xscale="log", yscale="log", xlabel="rows of the node")
         one.set_ylabel(f"{name}: ε of the node")
-        for axis, by, label in (
-            (two, "limits", "largest error let in"),
-            (three, "kept", "nodes kept"),
-        ):
-            axis.plot(arrays[by].ravel(), arrays["accuracy"].ravel(), ".", ms=3, alpha=0.35)
-            axis.set_xscale("log")
-            axis.set_xlabel(label)
-            axis.set_ylabel("accuracy")
+        by = {"limits": (two, "largest error let in"), "kept": (three, "nodes kept")}
+        for of, (axis, label) in by.items():
+            axis.plot(arrays[of].ravel(), arrays["accuracy"].ravel(), ".", ms=3, alpha=0.35)
+            axis.set(xscale="log", xlabel=label, ylabel="accuracy")
     figure.tight_layout()
     return figure
+
+
+def _between(axis: Any, low: Any, middle: Any, high: Any, **style: Any) -> None:
+    """A line by iterations, and a band around it."""
+    rounds = np.arange(1, len(middle) + 1)
+    axis.plot(rounds, middle, **style)
+    axis.fill_between(rounds, low, high, color=style["color"], alpha=0.2, lw=0)
 
 
 def gossip(tasks: dict[str, Arrays]) -> Figure:
@@ -107,12 +99,9 @@ def gossip(tasks: dict[str, Arrays]) -> Figure:
     for i, (name, arrays) in enumerate(tasks.items()):
         colour = SHADES(i / max(len(tasks), 1))
         low, median, high = np.percentile(arrays["accuracy"], [25, 50, 75], axis=1)
-        rounds = np.arange(1, len(median) + 1)
-        axis.plot(rounds, median, color=colour, label=name.partition(" ")[2])
-        axis.fill_between(rounds, low, high, color=colour, alpha=0.2, lw=0)
+        _between(axis, low, median, high, color=colour, label=name.partition(" ")[2])
     axis.axhline(next(iter(tasks.values()))["federated"][0], color="k", ls=":", label="Federated")
-    axis.set_xlabel("iteration")
-    axis.set_ylabel("accuracy: median and quartiles of nodes")
+    axis.set(xlabel="iteration", ylabel="accuracy: median and quartiles of nodes")
     axis.set_title("Gossip naive Bayes (ours), by what an estimate counts", fontsize=11)
     axis.legend(fontsize=8)
     return figure
@@ -130,15 +119,12 @@ def parameters(tasks: dict[str, Arrays]) -> Figure:
         goal = arrays[f"federated_{kind}"]
         relative = kind in ("mean", "std")
         shown = np.flatnonzero(np.abs(goal) > 1e-3)[:6]
-        rounds = np.arange(1, arrays[kind].shape[1] + 1)
         for place, j in enumerate(shown):
             low, median, high = arrays[kind][:, :, j] / (goal[j] if relative else 1)
-            colour = SHADES(place / 6)
-            axis.plot(rounds, median, color=colour, lw=1)
-            axis.fill_between(rounds, low, high, color=colour, alpha=0.2, lw=0)
+            _between(axis, low, median, high, color=SHADES(place / 6), lw=1)
             axis.axhline(1 if relative else goal[j], color="k", ls=":", lw=0.8)
-        axis.set_title(f"{kind}, relative to Federated" if relative else kind, fontsize=9)
-        axis.set_xlabel("iteration")
+        title = f"{kind}, relative to Federated" if relative else kind
+        labelled(axis, title, size=9, grid="", xlabel="iteration")
         if relative:
             axis.set_ylim(-1, 3)
     figure.tight_layout()

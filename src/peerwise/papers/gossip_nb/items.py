@@ -10,8 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from peerwise.errors import UnknownName
-from peerwise.papers.items import Description, Scale, TaskItem, TaskPaper, Tasks, merged
+from peerwise.papers.items import (
+    Description,
+    Plan,
+    Scale,
+    TaskItem,
+    TaskPaper,
+    Tasks,
+    at_hand,
+    merged,
+    named,
+)
 from peerwise.study.tasks import Task
 
 # Privacy budgets: half decades.
@@ -162,101 +171,72 @@ def _tasks_attack(sets: list[str], scale: Scale) -> Tasks:
     return {f"adult {e}": _work("attacked", **shared, epsilon=e) for e in (None, 10.0)}
 
 
+def _item(title: str, about: str, tasks: Plan, records: str, figure: str = "") -> TaskItem:
+    return TaskItem(title, about, tasks, records, "by_layout", figure)
+
+
 # Every figure of the paper, and experiments of our own.
 ITEMS: dict[str, TaskItem] = {
-    "figure-2": TaskItem(
+    "figure-2": _item(
         "Accuracy against epsilon",
         "Federated naive Bayes of N nodes, the centralised baseline of Vaidya et al., no noise",
-        _tasks_2,
-        "accuracies",
-        "by_layout",
-        "accuracy",
+        *(_tasks_2, "accuracies", "accuracy"),
     ),
-    "figure-3": TaskItem(
+    "figure-3": _item(
         "Local sensitivity",
         "of sums at a node, relative to one node with all rows",
-        _tasks_3,
-        "sensitivities",
-        "by_layout",
-        "sensitivity",
+        *(_tasks_3, "sensitivities", "sensitivity"),
     ),
-    "figure-4": TaskItem(
+    "figure-4": _item(
         "Sizes of nodes",
         "Adult, 1000 nodes: equal, U[1, 10], Exp(2)",
-        _tasks_4,
-        "accuracies",
-        "by_layout",
-        "sizes",
+        *(_tasks_4, "accuracies", "sizes"),
     ),
-    "figure-5": TaskItem(
+    "figure-5": _item(
         "Leaving out noisy nodes",
         "log-uniform sizes and budgets; the relative error is known to an oracle only",
-        _tasks_5,
-        "thresholds",
-        "by_layout",
-        "threshold",
+        *(_tasks_5, "thresholds", "threshold"),
     ),
-    "figure-6": TaskItem(
+    "figure-6": _item(
         "Gossip against iterations",
         "Adult, 1000 nodes, epsilon = 10^0.5: accuracy of the nodes and of Federated",
-        _tasks_6,
-        "gossip",
-        "by_layout",
-        "gossip",
+        *(_tasks_6, "gossip", "gossip"),
     ),
-    "figure-7": TaskItem(
+    "figure-7": _item(
         "Parameters against iterations",
         "the same run: priors, categories, means, standard deviations",
-        _tasks_7,
-        "parameters",
-        "by_layout",
-        "parameters",
+        *(_tasks_7, "parameters", "parameters"),
     ),
-    "clamping": TaskItem(
+    "clamping": _item(
         "Clamping at nodes or at the model",
         "our own: what making counts positive before sending does (the authors' code does so)",
-        _tasks_clamping,
-        "clamping",
-        "by_layout",
+        *(_tasks_clamping, "clamping"),
     ),
-    "skew": TaskItem(
+    "skew": _item(
         "Skewed rows",
         "our own: 50 nodes of 100 rows, bounded sensitivity; test error",
-        _tasks_skew,
-        "skew",
-        "by_layout",
+        *(_tasks_skew, "skew"),
     ),
-    "private-crc": TaskItem(
+    "private-crc": _item(
         "Private calibration",
         "our own: CRC with T noised rounds beside Federated naive Bayes at the same budget "
         "(bounded sensitivity, 50 nodes of 400 rows, 6-regular); test error",
-        _tasks_crc,
-        "private_crc",
-        "by_layout",
+        *(_tasks_crc, "private_crc"),
     ),
-    "attack": TaskItem(
+    "attack": _item(
         "Byzantine nodes",
         "our own: accuracy with 1, 5, 10 % of 100 nodes lying, by rule of aggregation",
-        _tasks_attack,
-        "attacks",
-        "by_layout",
+        *(_tasks_attack, "attacks"),
     ),
 }
 
 
 def datasets(chosen: Iterable[str] | None = None) -> list[str]:
     """Which of the six sets are at hand, of those chosen."""
-    from peerwise import data
-
-    here = {entry["name"] for entry in data.available()}
     if chosen is not None:
-        chosen = list(chosen)
-        known = [*SETS, *SETS.values()]
-        for name in chosen:
-            if name not in known:
-                raise UnknownName("data set of the paper", name, known)
-        return [d for name, d in SETS.items() if (d in chosen or name in chosen) and d in here]
-    return [d for d in SETS.values() if d in here]
+        wanted = named("data set of the paper", chosen, [*SETS, *SETS.values()])
+        chosen = [SETS.get(name, name) for name in wanted]
+    return at_hand(list(SETS.values()), chosen)
 
 
 # What `peerwise reproduce gossip-nb/...` runs.

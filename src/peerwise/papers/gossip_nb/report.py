@@ -1,12 +1,12 @@
 """Numbers and tables of the Gossip-NB experiments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from peerwise.papers.gossip_nb.items import EPSILONS
-from peerwise.papers.items import Arrays
+from peerwise.papers.items import Arrays, Done
 from peerwise.papers.records import record_of
 from peerwise.report.grid import Grid
 from peerwise.study.results import Record
@@ -72,56 +72,48 @@ def _record(item: str, dataset: str, metric: str, values: Any, **setting: Any) -
     return record_of("gossip-nb", item, dataset, metric, values, ddof=0, **of)
 
 
-def accuracies(item: str, done: dict[str, Arrays]) -> list[Record]:
+def accuracies(item: str, done: Done) -> Iterator[Record]:
     """Records of tasks named "set variant" that hold accuracies [epsilons, trials]."""
-    records = []
     for name, arrays in done.items():
         if "accuracy" not in arrays:
             continue
         dataset, _, variant = name.partition(" ")
         for epsilon, values in zip(EPSILONS, arrays["accuracy"], strict=True):
             of = {"variant": variant, "epsilon": epsilon}
-            records.append(_record(item, dataset, "accuracy", values, **of))
+            yield _record(item, dataset, "accuracy", values, **of)
         if "vanilla" in arrays:
             of = {"variant": "vanilla", "epsilon": "none"}
-            records.append(_record(item, dataset, "accuracy", arrays["vanilla"][:1], **of))
-    return records
+            yield _record(item, dataset, "accuracy", arrays["vanilla"][:1], **of)
 
 
-def sensitivities(item: str, done: dict[str, Arrays]) -> list[Record]:
+def sensitivities(item: str, done: Done) -> Iterator[Record]:
     """The median sensitivity, by size of the network."""
-    return [
-        _record(item, name, "median_sensitivity", arrays[n][50], nodes=int(n[1:]))
-        for name, arrays in done.items()
-        for n in arrays
-    ]
+    for name, arrays in done.items():
+        for n, quantiles in arrays.items():
+            yield _record(item, name, "median_sensitivity", quantiles[50], nodes=int(n[1:]))
 
 
-def thresholds(item: str, done: dict[str, Arrays]) -> list[Record]:
+def thresholds(item: str, done: Done) -> Iterator[Record]:
     """Accuracy with the best node, with all, and with the best number of nodes."""
-    records = []
     for name, arrays in done.items():
         accuracy = arrays["accuracy"]
         last = [row[~np.isnan(row)][-1] for row in accuracy]
         best = np.nanmax(accuracy, axis=1)
         for kept, values in (("1", accuracy[:, 0]), ("all", last), ("best", best)):
-            records.append(_record(item, name, "accuracy", values, kept=kept))
-    return records
+            yield _record(item, name, "accuracy", values, kept=kept)
 
 
-def gossip(item: str, done: dict[str, Arrays]) -> list[Record]:
+def gossip(item: str, done: Done) -> Iterator[Record]:
     """The nodes' median accuracy at some iterations, and Federated's."""
-    records = []
     for name, arrays in done.items():
         dataset, _, counter = name.partition(" ")
         of: dict[str, Any] = {"method": "gossip_nb", "counter": counter}
         rounds = len(arrays["accuracy"])
         for t in sorted({1, 5, 10, 30, 50, 100} & set(range(1, rounds + 1))):
             median = np.median(arrays["accuracy"][t - 1])
-            records.append(_record(item, dataset, "accuracy", median, **of, round=t))
+            yield _record(item, dataset, "accuracy", median, **of, round=t)
         of = {"counter": counter} if counter == "clamped" else {}
-        records.append(_record(item, dataset, "accuracy", arrays["federated"], **of))
-    return records
+        yield _record(item, dataset, "accuracy", arrays["federated"], **of)
 
 
 def _apart(arrays: Arrays, kind: str, t: int) -> float:
@@ -130,55 +122,50 @@ def _apart(arrays: Arrays, kind: str, t: int) -> float:
     return float(np.median(np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-12)))
 
 
-def parameters(item: str, done: dict[str, Arrays]) -> list[Record]:
+def parameters(item: str, done: Done) -> Iterator[Record]:
     """How far parameters are from Federated's at some iterations."""
-    return [
-        _record(item, name.partition(" ")[0], "deviation", _apart(arrays, kind, t),
-                method="gossip_nb", parameter=kind, round=t)
-        for name, arrays in done.items()
-        for kind in ("prior", "category", "mean", "std")
-        if kind in arrays
-        for t in sorted({10, 30, arrays[kind].shape[1]})
-        if t <= arrays[kind].shape[1]
-    ]  # fmt: skip
+    for name, arrays in done.items():
+        for kind in [k for k in ("prior", "category", "mean", "std") if k in arrays]:
+            rounds = arrays[kind].shape[1]
+            for t in sorted(t for t in {10, 30, rounds} if t <= rounds):
+                of = {"method": "gossip_nb", "parameter": kind, "round": t}
+                yield _record(
+                    item, name.partition(" ")[0], "deviation", _apart(arrays, kind, t), **of
+                )
 
 
-def clamping(item: str, done: dict[str, Arrays]) -> list[Record]:
+def clamping(item: str, done: Done) -> Iterator[Record]:
     """Accuracies, and how far the statistics of rare events drift."""
-    records = accuracies(item, {k: v for k, v in done.items() if not k.endswith("bias")})
+    yield from accuracies(item, {k: v for k, v in done.items() if not k.endswith("bias")})
     for name, arrays in done.items():
         if name.endswith("bias"):
             rare = arrays["exact"] < np.quantile(arrays["exact"], 0.25)
             for kind in ("plain", "clamped"):
                 drift = (arrays[kind] - arrays["exact"])[rare].mean()
                 of = {"where": kind, "nodes": 1000, "epsilon": 1.0}
-                records.append(_record(item, name.partition(" ")[0], "bias", drift, **of))
-    return records
+                yield _record(item, name.partition(" ")[0], "bias", drift, **of)
 
 
-def skew(item: str, done: dict[str, Arrays]) -> list[Record]:
+def skew(item: str, done: Done) -> Iterator[Record]:
     """Test errors by partition, method and budget."""
     return _errors(item, done, "partition", "method", "epsilon")
 
 
-def private_crc(item: str, done: dict[str, Arrays]) -> list[Record]:
+def private_crc(item: str, done: Done) -> Iterator[Record]:
     """Test errors by method and budget."""
     return _errors(item, done, "method", "epsilon")
 
 
-def _errors(item: str, done: dict[str, Arrays], *keys: str) -> list[Record]:
+def _errors(item: str, done: Done, *keys: str) -> Iterator[Record]:
     """Records of tasks that are named by their data set and the values of `keys`."""
-    records = []
     for name, arrays in done.items():
         dataset, *values = name.split(" ")
         of = dict(zip(keys, values, strict=True))
-        records.append(_record(item, dataset, "test_error", arrays["error"].mean(-1), **of))
-    return records
+        yield _record(item, dataset, "test_error", arrays["error"].mean(-1), **of)
 
 
-def attacks(item: str, done: dict[str, Arrays]) -> list[Record]:
+def attacks(item: str, done: Done) -> Iterator[Record]:
     """Accuracy by rule, kind of attack and share of attackers."""
-    records = []
     for name, arrays in done.items():
         dataset, _, epsilon = name.partition(" ")
         for i in range(len(arrays["accuracy"])):
@@ -186,5 +173,4 @@ def attacks(item: str, done: dict[str, Arrays]) -> list[Record]:
             accuracy = arrays["accuracy"][i]
             record = _record(item, dataset, "accuracy", accuracy, **of, epsilon=epsilon)
             over = {"std": float(arrays["std"][i]), "reps": int(arrays["trials"][i])}
-            records.append(record.model_copy(update=over))
-    return records
+            yield record.model_copy(update=over)

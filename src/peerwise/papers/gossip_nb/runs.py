@@ -1,6 +1,7 @@
 """The pieces of work behind the figures of the Gossip-NB paper; each gives plain arrays."""
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -9,11 +10,11 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from peerwise import learner, metrics, topology
+from peerwise.core import Method
 from peerwise.methods.gossip_nb import federated_nb, gossip_nb, never_silent, release
 from peerwise.models.family import Model
-from peerwise.papers.gossip_nb import trials as gossip_trials
 from peerwise.papers.gossip_nb.attack import attack
-from peerwise.papers.gossip_nb.trials import Problem, problem
+from peerwise.papers.gossip_nb.trials import Problem, federated, problem, score, vaidya, vanilla
 from peerwise.papers.items import Arrays, Description
 from peerwise.privacy.budget import Queries
 from peerwise.shards import Shards, pack
@@ -22,36 +23,27 @@ from peerwise.simulate import simulate
 PARAMETERS = 12  # of each kind that are followed over the iterations
 
 
-def accuracy(
-    data: str, nodes: int, epsilons: list[float], trials: int, sizes: str = "equal", seed: int = 0
-) -> Arrays:
+def accuracy(data: str, nodes: int, epsilons: list[float], trials: int, **options: Any) -> Arrays:
     """Figures 2 and 4: Federated naive Bayes [epsilons, trials]."""
-    measured = gossip_trials.federated(
-        problem(data), nodes, epsilons, trials, sizes=sizes, seed=seed
-    )
-    return measured._asdict()
+    return {"accuracy": federated(problem(data), nodes, epsilons, trials, **options)}
 
 
 def central(data: str, epsilons: list[float], trials: int, seed: int = 0) -> Arrays:
     """Figure 2: the centralised baseline [epsilons, trials], and naive Bayes without noise."""
     task = problem(data)
-    measured = gossip_trials.vaidya(task, epsilons, trials, seed=seed)
-    plain = gossip_trials.vanilla(task)
-    return {**measured._asdict(), "vanilla": np.array(plain)}
+    noisy = vaidya(task, epsilons, trials, seed=seed)
+    return {"accuracy": noisy, "vanilla": np.array([vanilla(task)])}
 
 
 def clamping(data: str, nodes: int, epsilons: list[float], trials: int, seed: int = 0) -> Arrays:
     """Accuracy when nodes make their counts positive before sending, as the authors' code does."""
-    measured = gossip_trials.federated(
-        problem(data), nodes, epsilons, trials, clamp_at_node=True, seed=seed
-    )
-    return measured._asdict()
+    return accuracy(data, nodes, epsilons, trials, clamp_at_node=True, seed=seed)
 
 
 def sensitivity(data: str, nodes: list[int], trials: int, seed: int = 0) -> Arrays:
     """Figure 3: the largest |x| of a class at a node, relative to that of all rows."""
     task = problem(data)
-    queries = Queries(task.schema.cardinalities, len(task.schema.classes))
+    queries = task.queries
     x = np.abs(task.x[:, queries.numeric])
     rng = np.random.default_rng(seed)
     classes = queries.classes
@@ -90,10 +82,7 @@ def _scorer(data: str) -> Any:
     with jax.enable_x64(True):
         phi, y = task.model.features(jnp.asarray(task.x_test)), jnp.asarray(task.y_test)
 
-        def one(s: Any) -> Any:
-            return (jnp.matmul(phi, task.model.theta(s).weight.T).argmax(1) == y).mean()
-
-        return jax.jit(lambda s: jax.lax.map(one, s))
+        return jax.jit(lambda sums: jax.lax.map(lambda s: score(task.model, s, phi, y), sums))
 
 
 def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
@@ -103,11 +92,10 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
     the k least noisy nodes for some k; padded with NaN to one length.
     """
     task = problem(data)
-    queries = Queries(task.schema.cardinalities, len(task.schema.classes))
+    queries = task.queries
     with jax.enable_x64(True):
         features = np.asarray(task.model.features(jnp.asarray(task.x)))
-    nodes: dict[str, list[np.ndarray]] = {k: [] for k in ("sizes", "budgets", "errors")}
-    curves: dict[str, list[np.ndarray]] = {k: [] for k in ("kept", "limits", "accuracy")}
+    found: list[tuple[np.ndarray, ...]] = []
     for r in range(runs):
         rng = np.random.default_rng([seed, r])
         sizes = _log_uniform_sizes(rng, len(task.y))
@@ -118,20 +106,16 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
         # nodes of any size at once, where `release` would compile for every group of sizes
         noise = rng.laplace(size=exact.shape) * reach * len(queries) / budgets[:, None, None]
         where = exact != 0
-        errors = np.abs(noise) / np.where(where, np.abs(exact), np.inf)
-        errors = errors.sum((1, 2))
+        errors = (np.abs(noise) / np.where(where, np.abs(exact), np.inf)).sum((1, 2))
         least = np.argsort(errors)
         total = (exact + noise)[least].cumsum(0)
         kept = np.unique(np.geomspace(1, len(sizes), 24).round().astype(int))
         with jax.enable_x64(True):
             scores = np.asarray(_scorer(data)(jnp.asarray(total[np.resize(kept - 1, 24)])))
-        nodes["sizes"].append(sizes.astype(float))
-        nodes["budgets"].append(budgets)
-        nodes["errors"].append(errors)
-        curves["kept"].append(kept.astype(float))
-        curves["limits"].append(errors[least][kept - 1])
-        curves["accuracy"].append(scores[: len(kept)])
-    return {k: _padded(v) for k, v in {**nodes, **curves}.items()}
+        curves = kept, errors[least][kept - 1], scores[: len(kept)]
+        found.append((sizes, budgets, errors, *curves))
+    names = ("sizes", "budgets", "errors", "kept", "limits", "accuracy")
+    return dict(zip(names, map(_padded, zip(*found, strict=True)), strict=True))
 
 
 def _node_sums(
@@ -152,7 +136,7 @@ def _node_sums(
     return exact.reshape(n, c, -1), reach
 
 
-def _padded(rows: list[np.ndarray]) -> np.ndarray:
+def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
     wide = np.full((len(rows), max(map(len, rows))), np.nan)
     for i, row in enumerate(rows):
         wide[i, : len(row)] = row
@@ -164,20 +148,17 @@ def _each(draw: Any) -> Any:
     return jax.jit(jax.vmap(draw))
 
 
-def _released(draw: Any, shards: Shards, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The releases of all nodes, in their order."""
+def _released(draw: Any, shards: Shards, seed: int) -> np.ndarray:
+    """The sum of what all nodes release, added in their order."""
     with jax.enable_x64(True):
         key = jax.random.key(seed)
         parts = []
         for group in shards.groups:
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.asarray(group.nodes))
             shard = jax.tree.map(jnp.asarray, group.shard)
-            parts.append(jax.device_get(_each(draw)(keys, shard)))
-        nodes = np.concatenate([g.nodes for g in shards.groups])
-        place = np.argsort(nodes)
-        noisy = np.concatenate([p[0] for p in parts])[place]
-        facts = {k: np.concatenate([p[1][k] for p in parts])[place] for k in parts[0][1]}
-        return noisy, facts
+            parts.append(jax.device_get(_each(draw)(keys, shard)[0]))
+    order = np.argsort(np.concatenate([g.nodes for g in shards.groups]))
+    return np.concatenate(parts)[order].sum(0)
 
 
 def _followed(model: Model, s: Any) -> dict[str, Any]:
@@ -214,53 +195,34 @@ def gossip(
     probe = metrics.together(
         metrics.errors("test", task.x_test[rows], task.y_test[rows]), _parameters_of(model)
     )
-    ours = simulate(
-        gossip_nb(model, draw, counter=counter),
-        shards,
-        topology.pushes(nodes, rounds=rounds, seed=seed),
-        rounds,
-        seed=seed,
-        probe=probe,
-        at=range(1, rounds + 1),
-        precision="float64",
-    ).history["adapt"]
-    theirs = simulate(
-        federated_nb(model, draw),
-        shards,
-        topology.server(nodes),
-        1,
-        seed=seed,
-        probe=probe,
-        precision="float64",
-    ).history["adapt"]
-    quartiles = [25, 50, 75]
+
+    def run(method: Method, links: Any, rounds: int) -> Any:
+        how: Any = {"seed": seed, "probe": probe, "precision": "float64"}
+        done = simulate(method, shards, links, rounds, at=range(1, rounds + 1), **how)
+        return done.history["adapt"]
+
+    pushes = topology.pushes(nodes, rounds=rounds, seed=seed)
+    ours = run(gossip_nb(model, draw, counter=counter), pushes, rounds)
+    theirs = run(federated_nb(model, draw), topology.server(nodes), 1)
     arrays = {"accuracy": 1 - np.asarray(ours["test_error"])}
     arrays["federated"] = 1 - np.asarray(theirs["test_error"])[0, :1]
     for kind in ("prior", "category", "mean", "std"):
         if kind in ours:
-            arrays[kind] = np.nanpercentile(np.asarray(ours[kind]), quartiles, axis=1)
+            arrays[kind] = np.nanpercentile(np.asarray(ours[kind]), [25, 50, 75], axis=1)
             arrays[f"federated_{kind}"] = np.asarray(theirs[kind])[0, 0]
     return arrays
 
 
-class _Parameters:  # equal for equal models: one program
-    def __init__(self, model: Model):
-        self.model = model
+@lru_cache(maxsize=4)
+def _parameters_of(model: Model) -> Any:
+    """A metric: some parameters of every node; the same one for a model, so one program."""
 
-    def __call__(self, method: Any, state: Any) -> Any:
+    def parameters(method: Any, state: Any) -> Any:
         value = state.value
         s = value["estimate"] if isinstance(value, dict) else value
-        return jax.vmap(lambda one: _followed(self.model, one))(s)
+        return jax.vmap(partial(_followed, model))(s)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Parameters) and other.model is self.model
-
-    def __hash__(self) -> int:
-        return hash(id(self.model))
-
-
-def _parameters_of(model: Model) -> Any:
-    return jax.tree_util.Partial(_Parameters(model))
+    return jax.tree_util.Partial(parameters)
 
 
 def errors(description: Description) -> Arrays:
@@ -284,7 +246,7 @@ def bias(data: str, nodes: int, epsilon: float, trials: int, seed: int = 0) -> A
     shards = pack(task.x, task.y, owned)
     for name, clamp in (("plain", False), ("clamped", True)):
         draw = release(model, epsilon=epsilon, sensitivity="local", clamp_at_node=clamp)
-        sums = [_released(draw, shards, seed + t)[0].sum(0) for t in range(trials)]
+        sums = [_released(draw, shards, seed + t) for t in range(trials)]
         draws[name] = np.mean(sums, axis=0)
-    draws["exact"] = _released(release(model), shards, seed)[0].sum(0)
+    draws["exact"] = _released(release(model), shards, seed)
     return draws

@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from peerwise.papers.claims import all_but, claim, numbers
 from peerwise.papers.rc.items import MODELS
 from peerwise.study.results import Claim, Record
 
@@ -12,11 +13,7 @@ Values: TypeAlias = dict[tuple[str, str], float]  # data set and column -> mean
 
 def claims(records: list[Record]) -> list[Claim]:
     """What the comparison says, each claim marked held or not with the exceptions named."""
-    values: Values = {
-        (r.dataset, str(r.setting["column"])): r.value
-        for r in records
-        if r.item == "compare" and r.value is not None
-    }
+    values: Values = numbers(records, "dataset", "column", item="compare")
     if not values:
         return []
     lowers = {
@@ -27,10 +24,6 @@ def claims(records: list[Record]) -> list[Claim]:
     return [*(_lowers(values, *named) for named in lowers.items()), _best(values)]
 
 
-def _counted(every: int, missed: list[str]) -> str:
-    return f"{every - len(missed)} of {every}" + (f"; not: {', '.join(missed)}" if missed else "")
-
-
 def _lowers(values: Values, metric: str, what: str) -> Claim:
     pairs: dict[str, tuple[float, float]] = {}
     for name in dict.fromkeys(name for name, _ in values):
@@ -39,13 +32,13 @@ def _lowers(values: Values, metric: str, what: str) -> Claim:
             if before is not None and after is not None:
                 pairs[f"{model} on {name}"] = before, after
     missed = [name for name, (before, after) in pairs.items() if not after < before]
-    return Claim(
-        name=f"rc-lowers-{metric}",
-        claim=f"Calibration lowers the {what} of every model on every set",
-        rule="RC's mean is below maximum likelihood's, for each model and set",
-        ours=_counted(len(pairs), missed),
-        paper="",
-        held=not missed,
+    return claim(
+        f"rc-lowers-{metric}",
+        f"Calibration lowers the {what} of every model on every set",
+        "RC's mean is below maximum likelihood's, for each model and set",
+        all_but(len(pairs), missed),
+        "",
+        not missed,
     )
 
 
@@ -56,11 +49,11 @@ def _best(values: Values) -> Claim:
             best[name] = min(value, best.get(name, np.inf))
     rival = {n: values.get((n, "logistic_regression test_error"), np.nan) for n in best}
     missed = [n for n in best if best[n] > rival[n] + 0.01]
-    return Claim(
-        name="best-of-ours",
-        claim="The best calibrated model is as good as logistic regression",
-        rule="its mean test error is at most 0.01 higher, on every set",
-        ours=_counted(len(best), missed),
-        paper="",
-        held=not missed,
+    return claim(
+        "best-of-ours",
+        "The best calibrated model is as good as logistic regression",
+        "its mean test error is at most 0.01 higher, on every set",
+        all_but(len(best), missed),
+        "",
+        not missed,
     )

@@ -5,8 +5,7 @@ No paper's table: what a person wants to know before choosing a model.
 
 from collections.abc import Iterable
 
-from peerwise.errors import UnknownName
-from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale
+from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale, named
 
 # The models that are compared.
 MODELS = ("naive_bayes", "shared_naive_bayes", "qda", "lda", "tan")
@@ -81,12 +80,8 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
             Dataset(entry["name"], entry["name"], drop=drop, note=note, rows=int(entry["rows"]))
         )
     if chosen is not None:
-        chosen = list(chosen)
-        known = [r.name for r in rows]
-        for name in chosen:
-            if name not in known:
-                raise UnknownName("tabular data set", name, known)
-        return [r for r in rows if r.name in chosen]
+        wanted = named("tabular data set", chosen, [r.name for r in rows])
+        return [r for r in rows if r.name in wanted]
     return [r for r in rows if r.name in QUICK_SETS] if quick else rows
 
 

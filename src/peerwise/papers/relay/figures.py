@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from peerwise.papers.items import Arrays
 from peerwise.papers.relay.items import DEALT, GRAPHS
 from peerwise.papers.relay.report import NAMES, NETWORKS, gap_at
-from peerwise.report.axes import legend_below
+from peerwise.report.axes import finished, labelled
 from peerwise.report.figures import panels
 
 COLOURS = {"crc": "#e69f00", "metropolis": "#0072b2", "tracking": "#8e44ad", "relay": "#c8102e"}
@@ -27,18 +27,11 @@ def curves(tasks: dict[str, Arrays]) -> Figure:
             axis.plot(rounds, gaps.mean(0), color=COLOURS[method], label=name, lw=1.8)
             for line in gaps:
                 axis.plot(rounds, line, color=COLOURS[method], lw=0.6, alpha=0.35)
-        axis.set_title(f"{NETWORKS[graph]}, {way}", fontsize=9)
-        axis.set_ylim(-0.06, 0.45)
-        axis.grid(alpha=0.25)
+        labelled(axis, f"{NETWORKS[graph]}, {way}", size=9, ylim=(-0.06, 0.45))
     for axis in axes[-len(DEALT) :]:
         axis.set_xlabel("round")
     for axis in axes[:: len(DEALT)]:
         axis.set_ylabel("gap to RC")
     sets = ", ".join(dict.fromkeys(k.split("|")[0] for k in tasks))
-    figure.suptitle(
-        "Test error less RC's of 64 rounds; 50 nodes of 50 rows\n"
-        f"thick: mean of the sets; thin: each of {sets}",
-        fontsize=10,
-    )
-    legend_below(figure)
-    return figure
+    title = "Test error less RC's of 64 rounds; 50 nodes of 50 rows\n"
+    return finished(figure, f"{title}thick: mean of the sets; thin: each of {sets}", size=10)

@@ -4,11 +4,19 @@ Gaps are to RC with a uniform start, lr .05 and 64 rounds on the same rows, the 
 reference; a gap below 0 is better than that, as more rounds are for RC too.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from peerwise.errors import UnknownName
-from peerwise.papers.items import Description, Scale, TaskItem, TaskPaper, Tasks, merged
+from peerwise.papers.items import (
+    Description,
+    Plan,
+    Scale,
+    TaskItem,
+    TaskPaper,
+    Tasks,
+    merged,
+    named,
+)
 from peerwise.study.tasks import Task
 
 # How rows are dealt, by what differs between nodes.
@@ -63,7 +71,7 @@ def _learn(*descriptions: Description) -> Task:
 def _gaps(
     graphs: Iterable[str], ways: Iterable[str], methods: Iterable[str], shown: Any = None,
     usual: int = 5, least: int = 0, nodes: int = 50, channel: Description | None = None,
-) -> Callable[[list[str], Scale], Tasks]:  # fmt: skip
+) -> Plan:  # fmt: skip
     """Tasks of every set, graph and way of dealing: RC, and each of the methods."""
     graphs, ways, methods = list(graphs), list(ways), list(methods)
 
@@ -178,12 +186,8 @@ def datasets(chosen: Iterable[str] | None = None) -> list[str]:
         and (entry["kind"] == "tabular" or entry["name"].endswith("_features"))
         and int(entry["rows"]) >= LEAST
     ]
-    if chosen is None:
-        return known
-    wanted = list(chosen)
-    for name in wanted:
-        if name not in known:
-            raise UnknownName(f"data set of features with {LEAST} rows or more", name, known)
+    what = f"data set of features with {LEAST} rows or more"
+    wanted = known if chosen is None else named(what, chosen, known)
     return [name for name in known if name in wanted]
 
 

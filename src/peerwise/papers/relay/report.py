@@ -1,14 +1,16 @@
 """Numbers and tables of the relay experiments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from peerwise.papers.crc.printed import COUNTS, SETS, TABLES
-from peerwise.papers.items import CLOSE, Arrays
-from peerwise.papers.relay.items import CLIPS, DEALT, EARLY, GRAPHS, LATE, METHODS
-from peerwise.report.grid import Grid
+from peerwise.papers.items import CLOSE, Arrays, Done
+from peerwise.papers.records import by_fields, record_of
+from peerwise.papers.relay.items import BOTH, CLIPS, DEALT, EARLY, LATE, METHODS
+from peerwise.report.grid import Grid, laid
 from peerwise.study.results import Record
 
 NEAR = 0.05  # the paper's second count
@@ -19,8 +21,9 @@ NAMES = {
     "tracking": "gradient tracking",
     "relay": "relay",
 }
-# Where the CRC paper counts sets below .01 and below .05: table, column and way of dealing.
-PRINTED = {("tree", "iid"): ("table-4", "tree"), ("plus", "iid"): ("table-4", "+10")}
+# Where the CRC paper counts sets below .01 and below .05.
+PRINTED = {("tree", "iid"): COUNTS["table-4"]["tree"], ("plus", "iid"): COUNTS["table-4"]["+10"]}
+_PLACES = {(graph, way): f"{name}, {way}" for graph, name in NETWORKS.items() for way in DEALT}
 
 
 def gap_at(done: dict[str, Arrays], name: str, rounds: int, same: bool = False) -> np.ndarray:
@@ -39,26 +42,21 @@ def gap_at(done: dict[str, Arrays], name: str, rounds: int, same: bool = False) 
     return at(done[name], rounds) - at(rc, rounds if same else EARLY)
 
 
-def gaps(item: str, done: dict[str, Arrays]) -> list[Record]:
+def gaps(item: str, done: Done) -> Iterator[Record]:
     """Gaps after 64 and after 256 rounds."""
-    records = []
     for name in done:
         dataset, graph, way, method = name.split("|")
         for rounds in (EARLY, LATE) if method != "rc" else ():
+            setting: Any = {"method": method, "graph": graph, "dealt": way, "rounds": rounds}
             values = gap_at(done, name, rounds)
-            setting = {"method": method, "graph": graph, "dealt": way, "rounds": rounds}
-            records.append(
-                Record(
-                    paper="relay", item=item, dataset=dataset, setting=setting, metric="test_gap",
-                    value=float(values.mean()) if values.size else None,
-                    std=float(values.std(ddof=1)) if values.size > 1 else None,
-                    reps=int(values.size),
-                )
-            )  # fmt: skip
-    return records
+            one = record_of("relay", item, dataset, "test_gap", values, **setting)
+            # in the precision of the errors, as results have been kept
+            mean = float(values.mean()) if values.size else None
+            std = float(values.std(ddof=1)) if values.size > 1 else None
+            yield one.model_copy(update={"value": mean, "std": std})
 
 
-def gaps_beside_table_9(item: str, done: dict[str, Arrays]) -> list[Record]:
+def gaps_beside_table_9(item: str, done: Done) -> Iterator[Record]:
     """The same; beside rows dealt at random the CRC paper's gap of CRC among 320 nodes."""
 
     def printed(record: Record) -> float | None:
@@ -66,7 +64,8 @@ def gaps_beside_table_9(item: str, done: dict[str, Arrays]) -> list[Record]:
         known = names and record.setting["dealt"] == "iid"
         return TABLES["table-9"].get(names[0], {}).get("320") if known else None
 
-    return [r.model_copy(update={"paper_value": printed(r)}) for r in gaps(item, done)]
+    for r in gaps(item, done):
+        yield r.model_copy(update={"paper_value": printed(r)})
 
 
 def _text(record: Record | None) -> str:
@@ -80,8 +79,7 @@ def _number(value: float) -> str:
 
 
 def _by(records: Sequence[Record]) -> dict[tuple[Any, ...], Record]:
-    keys = ("graph", "dealt", "rounds", "method")
-    return {(r.dataset, *(r.setting[k] for k in keys)): r for r in records}
+    return by_fields(records, "dataset", "graph", "dealt", "rounds", "method")
 
 
 def by_network(item: str, records: Sequence[Record], paper: bool = False) -> list[Grid]:
@@ -126,50 +124,45 @@ def _values(records: Sequence[Record]) -> Callable[..., list[float]]:
 
 def _counts(records: Sequence[Record]) -> Grid:
     """On how many sets the gap is small, beside the counts of the CRC paper."""
-    values, rows = _values(records), []
-    for graph in NETWORKS:
-        for way in DEALT:
-            cells = []
-            for rounds, method in ((r, m) for m in ("crc", "relay") for r in (EARLY, LATE)):
-                every = values(graph, way, rounds, method)
-                close, near = (sum(g < limit for g in every) for limit in (CLOSE, NEAR))
-                cells.append(f"{close} ({near}) of {len(every)}" if every else "-")
-            table, column = PRINTED.get((graph, way), ("", ""))
-            counted = COUNTS.get(table, {}).get(column)
-            printed = f"{counted[0]} ({counted[1]}) of 16" if counted else ""
-            rows.append([f"{NETWORKS[graph]}, {way}", printed, *cells])
-    head = ["gap < .01 (< .05)", "CRC, paper", *(f"{NAMES[m]}\n{r} rounds"
-            for m in ("crc", "relay") for r in (EARLY, LATE))]  # fmt: skip
-    return Grid(head, rows)
+    values = _values(records)
+
+    def text(place: tuple[str, str], column: tuple[int, str] | None) -> str:
+        if column is None:
+            return "{} ({}) of 16".format(*PRINTED[place]) if place in PRINTED else ""
+        every = values(*place, *column)
+        close, near = (sum(g < limit for g in every) for limit in (CLOSE, NEAR))
+        return f"{close} ({near}) of {len(every)}" if every else "-"
+
+    columns: dict[Any, str] = {None: "CRC, paper"}
+    columns |= {(r, m): f"{NAMES[m]}\n{r} rounds" for m in BOTH for r in (EARLY, LATE)}
+    return laid("gap < .01 (< .05)", _PLACES, columns, text)
 
 
 def methods(item: str, records: Sequence[Record]) -> list[Grid]:
     """Means over the sets: methods by network and way of dealing."""
-    values, grids = _values(records), []
-    for rounds in (EARLY, LATE):
-        rows = []
-        for graph in GRAPHS:
-            for way in DEALT:
-                every = [values(graph, way, rounds, method) for method in METHODS]
-                means = [_number(float(np.mean(gaps))) if gaps else "-" for gaps in every]
-                rows.append([f"{NETWORKS[graph]}, {way}", *means])
-        head = [f"mean of the sets, {rounds} rounds", *(NAMES[m] for m in METHODS)]
-        grids.append(Grid(head, rows))
-    return grids
+    values = _values(records)
+
+    def mean(rounds: int, place: tuple[str, str], method: str) -> str:
+        every = values(*place, rounds, method)
+        return _number(float(np.mean(every))) if every else "-"
+
+    return [
+        laid(f"mean of the sets, {t} rounds", _PLACES, {m: NAMES[m] for m in METHODS},
+             partial(mean, t))
+        for t in (EARLY, LATE)
+    ]  # fmt: skip
 
 
 def liar(item: str, records: Sequence[Record]) -> list[Grid]:
     """Honest networks beside those with a liar, by how far numbers are clipped."""
-    cell = {(r.dataset, r.setting["graph"], r.setting["dealt"], r.setting["rounds"]): r
-             for r in records}  # fmt: skip
-    head = ["data, clip", "honest\n64 rounds", "honest\n256 rounds", "one liar\n64 rounds",
-            "one liar\n256 rounds"]  # fmt: skip
+    cell = by_fields(records, "dataset", "graph", "dealt", "rounds")
     pushes = sorted({k[2] for k in cell}, key=float)
-    rows = [
-        [f"{name}, {'none' if clip is None else f'{clip:g}'}",
-         *(_text(cell.get((name, str(clip), p, r))) for p in pushes for r in (EARLY, LATE))]
+    named = dict(zip(pushes, ("honest", "one liar"), strict=False))
+    columns = {(p, r): f"{who}\n{r} rounds" for p, who in named.items() for r in (EARLY, LATE)}
+    rows = {
+        (name, str(clip)): f"{name}, {'none' if clip is None else f'{clip:g}'}"
         for name in dict.fromkeys(k[0] for k in cell)
         for clip in CLIPS
         if any((name, str(clip), p, EARLY) in cell for p in pushes)
-    ]  # fmt: skip
-    return [Grid(head[: 1 + 2 * len(pushes)], rows)]
+    }
+    return [laid("data, clip", rows, columns, lambda at, of: _text(cell.get((*at, *of))))]
