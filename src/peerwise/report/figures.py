@@ -94,12 +94,7 @@ def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Fig
             plain = COLOURS.get(method) if len(keys) == 1 else None
             colour = plain or plt.get_cmap("tab10")(place % 10)
             label = f"{method}, {others_named}" if others_named else method
-<<<<<<< HEAD
             _curve(axis, frame, label, colour, band=frame["node"].nunique() > 1)
-        axis.set_title(name, fontsize=10)
-=======
-            _curve(axis, frame, label, colour, band=method not in ("rc", "ml"))
->>>>>>> wt-h
         axis.set_ylim(bottom=0)
         labelled(axis, name)
     for axis in axes[-beside:]:
