@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from divergences import reverse_kl
 from helpers import assert_equal_runs
 from peerwise import combine
 from peerwise import topology as topologies
 from peerwise.channel import delay, erasure
 from peerwise.combine import FullGaussian
 from peerwise.combine.barycenter import BARYCENTERS
-from peerwise.combine.divergence import reverse_kl
 from peerwise.combine.full import FULL
 from peerwise.core import Chart, Gaussian, Mean, Message, Method, Slots, State
 from peerwise.errors import BadSetting

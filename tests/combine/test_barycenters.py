@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 from scipy.optimize import minimize
 
+from divergences import kl, reverse_kl, squared_w2
 from peerwise.combine import (
     FullGaussian,
     alpha_barycenter,
@@ -22,7 +23,6 @@ from peerwise.combine import (
 )
 from peerwise.combine.apply import one_node
 from peerwise.combine.barycenter import BARYCENTERS
-from peerwise.combine.divergence import kl, reverse_kl, squared_w2
 from peerwise.combine.full import FULL
 from peerwise.core import Gaussian, Inbox
 from peerwise.errors import BadSetting, UnknownName

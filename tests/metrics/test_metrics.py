@@ -224,32 +224,6 @@ def own_probe(method: Method, state: State):
 # --- what is computed from what was seen
 
 
-def test_gap_and_spread_are_over_the_nodes():
-    error = np.array([[0.1, 0.3], [0.2, 0.2]])
-    np.testing.assert_allclose(metrics.gap(error, 0.15), [0.05, 0.05])
-    np.testing.assert_allclose(metrics.node_std(error), [0.1, 0])
-    assert metrics.gap(error[0], 0.2) == pytest.approx(0)
-
-
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [
-        ([0.5, 0.3, 0.209, 0.3], 6),  # the first round, even if it does not last
-        ([0.5, 0.3, 0.211, 0.3], None),
-        ([0.1, 0.3, 0.3, 0.3], 2),  # better than the reference counts
-        ([0.5, 0.4, 0.3, 0.2], 8),
-    ],
-)
-def test_rounds_to_gap_is_the_first_recorded_round_that_is_close(errors, expected):
-    per_node = np.array(errors)[:, None] + [[-0.05, 0.05]]
-    assert metrics.rounds_to_gap(per_node, 0.2, (2, 4, 6, 8)) == expected
-
-
-def test_rounds_to_gap_takes_another_threshold():
-    error = np.array([[0.3], [0.24], [0.2]])
-    assert metrics.rounds_to_gap(error, 0.2, (1, 2, 3), threshold=0.05) == 2
-
-
 def test_federated_weights():
     """Equation 4: every row counts alike, or every node does."""
     owner = np.array([0, 1, 1, 1, 7])

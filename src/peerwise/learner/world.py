@@ -1,8 +1,10 @@
 """Who holds which rows: drawn for a simulation, given to an estimator, or a peer's own."""
 
 import math
+import os
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,10 +40,18 @@ def is_plain(cell: Cell) -> bool:
     return "model" in cell and find("model", cell["model"]["name"]).traits.plain
 
 
+def _version(source: str) -> tuple[Any, ...]:
+    """What changes when a name means other rows: the folder of data sets, or the file itself."""
+    folder = os.environ.get("PEERWISE_DATA")
+    file = Path(source).absolute()
+    return folder, (file, file.stat().st_mtime_ns, file.stat().st_size) if file.is_file() else None
+
+
 @lru_cache(maxsize=4)
 def _encoded(
-    source: str, target: str | None, typing: str, missing: str, drop: tuple[str, ...], whole: bool
-) -> tuple[data.Encoded, tuple[int, ...]]:
+    version: Any, source: str, target: str | None, typing: str, missing: str,
+    drop: tuple[str, ...], whole: bool,
+) -> tuple[data.Encoded, tuple[int, ...]]:  # fmt: skip
     """A table as numbers, and the shape of its rows; `whole` images keep constant pixels."""
     table = data.load(source, target=target)
     encoded = data.encode(table, typing=typing, missing=missing, drop=drop)
@@ -64,7 +74,7 @@ def drawn(cell: Cell, repetition: int) -> World:
     """
     d, s, seed = cell["data"], cell["split"], cell["run"]["seed"]
     reading = d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"])
-    encoded, shape = _encoded(*reading, d["scale"] != "each")
+    encoded, shape = _encoded(_version(d["source"]), *reading, d["scale"] != "each")
     pool, test = _test_rows(cell, encoded, repetition)
     wanted = len(pool) if s["rows"] == "all" else s["nodes"] * s["rows"]
     rng = np.random.default_rng([seed, repetition, 1])

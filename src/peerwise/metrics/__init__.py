@@ -30,15 +30,11 @@ from peerwise.metrics.curves import (
 )
 from peerwise.metrics.fairness import Fairness, fairness, own_rows
 from peerwise.metrics.probes import (
-    bytes_per_link,
     calibration,
     consensus,
     errors,
     federated_weights,
-    gap,
     guards,
-    node_std,
-    rounds_to_gap,
     together,
 )
 
@@ -50,7 +46,6 @@ __all__ = [
     "box",
     "brier",
     "by_node",
-    "bytes_per_link",
     "calibration",
     "characteristic_time",
     "characteristic_times",
@@ -63,15 +58,12 @@ __all__ = [
     "errors",
     "fairness",
     "federated_weights",
-    "gap",
     "guards",
     "nll",
-    "node_std",
     "ood_auroc",
     "own_rows",
     "reliability",
     "report",
-    "rounds_to_gap",
     "should_join",
     "together",
     "traffic",

@@ -221,29 +221,3 @@ def federated_weights(owner: np.ndarray, kind: str = "rows") -> np.ndarray:
         return np.ones(len(owner))
     _, code, counts = np.unique(owner, return_inverse=True, return_counts=True)
     return 1 / counts[code]
-
-
-def gap(error: np.ndarray, reference: Any) -> np.ndarray:
-    """Mean error over nodes (last axis) above the reference."""
-    return np.asarray(error).mean(-1) - np.asarray(reference)
-
-
-def node_std(error: np.ndarray) -> np.ndarray:
-    """Standard deviation of an error over the nodes (last axis)."""
-    return np.asarray(error).std(-1)
-
-
-def rounds_to_gap(
-    error: np.ndarray, reference: float, rounds: Any, threshold: float = 0.01
-) -> int | None:
-    """The first recorded round whose mean error is within `threshold` of the reference.
-
-    `error` is [rounds, nodes]; None if it never is.
-    """
-    close = np.flatnonzero(gap(error, reference) < threshold)
-    return int(np.asarray(rounds)[close[0]]) if close.size else None
-
-
-def bytes_per_link(run: Any) -> int:
-    """Bytes that one directed link carries in one round of a run."""
-    return int(run.message_bytes)
