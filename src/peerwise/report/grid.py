@@ -75,13 +75,13 @@ def laid(
     return Grid([head, *columns.values()], lines)
 
 
-def mean_text(record: Record | None, digits: str = ".3f", least: int = 2) -> str:
-    """A mean ± half its 95 % interval over replicas, of which there are to be `least` or more."""
+def mean_text(record: Record | None, digits: str = ".3f", least: int | None = 2) -> str:
+    """A mean ± half its 95 % interval over `least` replicas or more; None: without interval."""
     if record is None or record.value is None:
         return ""
     text = f"{record.value:{digits}}"
     text = text if float(text) else text.removeprefix("-")  # 1 - 1 of many rows may be below 0
-    half = half_width(record) if record.reps >= least else None
+    half = half_width(record) if least and record.reps >= least else None
     return text if half is None else f"{text} ±{half:{digits}}"
 
 

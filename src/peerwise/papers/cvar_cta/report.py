@@ -14,7 +14,6 @@ from peerwise.report.grid import Grid, laid, mean_text
 from peerwise.study.results import Record
 
 FEW = 3  # runs: of two, an interval says nothing
-NEVER = 10**9  # runs: no interval is shown
 COLUMNS = {
     "accuracy": "accuracy",
     "worst_node": "worst\nnode",
@@ -66,8 +65,9 @@ def losses(item: str, done: Done) -> Iterator[Record]:
         yield _record(item, dataset, metric, values.mean(-1), variant, **of)
 
 
-def _value(record: Record | None, least: int = FEW) -> str:
-    return mean_text(record, ".2g" if record and record.metric == "consensus" else ".3f", least)
+def _value(record: Record | None, interval: bool = False) -> str:
+    digits = ".2g" if record and record.metric == "consensus" else ".3f"
+    return mean_text(record, digits, FEW if interval else None)
 
 
 def network_tables(item: str, records: Sequence[Record]) -> list[Grid]:
@@ -78,8 +78,7 @@ def network_tables(item: str, records: Sequence[Record]) -> list[Grid]:
         dataset, graph, q = place
 
         def text(variant: str, metric: str, place: tuple[Any, ...] = place) -> str:
-            least = FEW if metric == "accuracy" else NEVER
-            return _value(cells.get((*place, variant, metric)), least)
+            return _value(cells.get((*place, variant, metric)), metric == "accuracy")
 
         variants = {key[3]: NAMES[key[3]] for key in cells if key[:3] == place}
         head = f"{SETS[dataset]}, {GRAPHS[graph]}, q = {q:g}"
@@ -94,7 +93,7 @@ def rare_table(item: str, records: Sequence[Record]) -> list[Grid]:
     graphs = dict.fromkeys(key[1] for key in cells)
     columns = {(g, m): f"{GRAPHS[g]}\n{text}" for g in graphs for m, text in measured.items()}
     variants = {v: NAMES[v] for v, _, _ in cells}
-    return [laid("method", variants, columns, lambda v, at: _value(cells.get((v, *at))))]
+    return [laid("method", variants, columns, lambda v, at: _value(cells.get((v, *at)), True))]
 
 
 def loss_table(item: str, records: Sequence[Record]) -> list[Grid]:
@@ -102,4 +101,4 @@ def loss_table(item: str, records: Sequence[Record]) -> list[Grid]:
     cells = by_fields(records, "graph", "variant", "q")
     columns = {key[:2]: f"{GRAPHS[key[0]]}\n{NAMES[key[1]]}" for key in cells}
     lost = {q: f"{1 - q:.0%}" for q in sorted({key[2] for key in cells}, reverse=True)}
-    return [laid("lost", lost, columns, lambda q, at: _value(cells.get((*at, q))))]
+    return [laid("lost", lost, columns, lambda q, at: _value(cells.get((*at, q)), True))]
