@@ -69,6 +69,13 @@ CERTAIN = ("delay", "random delay, held")  # all arrives once there was time for
 every = pytest.mark.parametrize("name", CHANNELS)
 
 
+def quickly(*names, of=CHANNELS):
+    """Some channels; the others with all that takes long."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(n, marks=() if n in names else pytest.mark.full) for n in of]
+    )
+
+
 def arrays(links):
     return [np.asarray(leaf) for leaf in links]
 
@@ -164,11 +171,27 @@ def test_order_and_padding_do_not_matter(name):
     straight = channel(KEY, t, ALL)
     order = np.random.default_rng(1).permutation(ALL.src.size)
     assert_same(channel(KEY, t, places(ALL, order)), places(straight, order))
-    pad = Links(np.zeros(9, np.int32), np.full(9, N - 1, np.int32), np.zeros(9, np.float32), None)
-    pad = pad._replace(age=np.zeros(9, np.int32))
-    wide = channel(KEY, t, Links(*(np.append(a, b) for a, b in zip(ALL, pad, strict=True))))
-    assert_same(places(wide, slice(ALL.src.size)), straight)
-    assert not np.asarray(wide.weight)[ALL.src.size :].any()
+    padded(channel, t, straight, ALL.src.size - PADS)  # as many in all, which compiles nothing new
+
+
+PADS = 9
+
+
+def padded(channel, t, straight, first):
+    """The first links and then some that are none."""
+    none = np.zeros(PADS, np.int32)
+    pad = Links(none, none + N - 1, none.astype(np.float32), none)
+    wide = Links(*(np.append(a[:first], b) for a, b in zip(ALL, pad, strict=True)))
+    wide = channel(KEY, t, wide)
+    assert_same(places(wide, slice(first)), places(straight, slice(first)))
+    assert not np.asarray(wide.weight)[first:].any()
+
+
+@pytest.mark.optimised
+@quickly("erasure by link")
+def test_more_links_do_not_matter(name):
+    channel, t = CHANNELS[name], 5
+    padded(channel, t, channel(KEY, t, ALL), ALL.src.size)
 
 
 @pytest.mark.optimised
@@ -226,13 +249,13 @@ def look(method, state):
 
 
 @pytest.mark.optimised
-@every
+@quickly("bursty", "delay", "late trace", "both")
 def test_runtimes_agree_to_the_last_bit(name):
     assert_equal_runs(run(simulate, CHANNELS[name], exact=True), run(walk, CHANNELS[name]))
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("name", ["erasure by sender", "both"])
+@quickly("both", of=["erasure by sender", "both"])
 def test_runtimes_agree_on_a_server(name):
     channel = CHANNELS[name]
     exact = run(simulate, channel, "server", exact=True)
@@ -240,7 +263,7 @@ def test_runtimes_agree_on_a_server(name):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("name", ["churn", "both"])
+@quickly("both", of=["churn", "both"])
 def test_a_recorded_run_replays_to_the_last_bit(name):
     channel = CHANNELS[name]
     first = run(simulate, channel, exact=True)
@@ -252,7 +275,7 @@ def test_a_recorded_run_replays_to_the_last_bit(name):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("name", ["bursty", "random delay, held"])
+@quickly("random delay, held", of=["bursty", "random delay, held"])
 def test_a_run_taken_up_again_is_the_same_run(name):
     channel = CHANNELS[name]
     half = run(simulate, channel, until=3)

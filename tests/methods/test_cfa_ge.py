@@ -158,15 +158,14 @@ def run_of(runtime, q, **more):
 
 @pytest.mark.optimised
 @LOSSY
+def test_exact_equals_walk_to_the_bit(q):
+    assert_equal_runs(run_of(simulate, q, exact=True), oracle(q))
+
+
+@LOSSY
 def test_simulate_equals_walk(q):
     assert len(DATA.groups) == 2
     assert_equal_runs(run_of(simulate, q), oracle(q), 1e-5)
-
-
-@pytest.mark.optimised
-@LOSSY
-def test_exact_equals_walk_to_the_bit(q):
-    assert_equal_runs(run_of(simulate, q, exact=True), oracle(q))
 
 
 def test_losses_on_the_way_matter():

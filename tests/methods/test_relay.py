@@ -18,6 +18,7 @@ from peerwise.models.family import statistics
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 from peerwise.update.calibrate import correction
+from peerwise.walk import walk
 
 CARDINALITIES, CLASSES, NODES, EACH = (0, 3, 0), 3, 6, 10
 MODEL = naive_bayes(CARDINALITIES, CLASSES)
@@ -149,7 +150,7 @@ def test_a_message_is_crcs_and_a_constant():
         d = len(model.cardinalities)
         shards = pack(np.zeros((4, d)), np.zeros(4), np.split(np.arange(4), 2))
         sizes = [
-            simulate(m, shards, topologies.chain(2), 1).message_bytes
+            walk(m, shards, topologies.chain(2), 0).message_bytes
             for m in (relay(model), crc(model, m0=10.0))
         ]
         more.add(sizes[0] - sizes[1])

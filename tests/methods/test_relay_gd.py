@@ -181,28 +181,27 @@ def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
 # --- runtimes and settings
 
 
-@pytest.mark.optimised
-def test_all_runtimes_agree():
+@pytest.mark.parametrize("exact", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_all_runtimes_agree(exact):
     """In the tree exactly; in what is learnt to the rounding of training. One has no rows."""
     parts = np.split(np.arange(20), [6, 11, 11, 16])
     shards = pack(X[::2][:20].astype(np.float32), Y[::2][:20], parts)
     method = relay_gd(NET, lr=0.1, batch=4, damping=0.1)
-    oracle, together, exact = (
+    oracle, ours = (
         a(method, shards, topologies.ring(5), 7, seed=5, channel=erasure(0.7))
-        for a in (walk, simulate, partial(simulate, exact=True))
+        for a in (walk, partial(simulate, exact=exact))
     )
-    for ours in (together, exact):
-        assert (ours.messages, ours.message_bytes) == (oracle.messages, oracle.message_bytes)
-        same(weights(ours), weights(oracle), rtol=0, atol=1e-5)
-        for place in ("root", "parent", "steps", "nodes", "ages"):
-            np.testing.assert_array_equal(
-                ours.state.value["relay"][place], oracle.state.value["relay"][place]
-            )
+    assert (ours.messages, ours.message_bytes) == (oracle.messages, oracle.message_bytes)
+    same(weights(ours), weights(oracle), rtol=0, atol=1e-5)
+    for place in ("root", "parent", "steps", "nodes", "ages"):
+        np.testing.assert_array_equal(
+            ours.state.value["relay"][place], oracle.state.value["relay"][place]
+        )
 
 
 def test_a_message_is_the_weights_and_a_constant():
     sizes = [
-        simulate(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 1).message_bytes for m in (relay_gd, decavg)
+        walk(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 0).message_bytes for m in (relay_gd, decavg)
     ]
     assert sizes == [4 * (NET.size + 11), 4 * (NET.size + 2)]
 
@@ -222,14 +221,19 @@ def test_impossible_settings_are_refused(given, said):
         relay_gd(NET, **given)
 
 
-def test_settings_reach_it_and_others_are_refused():
-    def small(**options):
-        split = {"nodes": 3, "rows": 20, "test_rows": 100}
-        shape = {"split": split, "run": {"rounds": 2, "repetitions": 1}}
-        return cell({"method": {"name": "relay_gd", **options}, **shape})
+def small(**options):
+    split = {"nodes": 3, "rows": 20, "test_rows": 100}
+    shape = {"split": split, "run": {"rounds": 2, "repetitions": 1}}
+    return cell({"method": {"name": "relay_gd", **options}, **shape})
 
+
+@pytest.mark.full  # without options: tests/learner
+def test_settings_reach_it():
     found = run(small(damping=0.2))
     assert found.values["test_error"].shape == (1, 1, 3)
+
+
+def test_settings_of_others_are_refused():
     with pytest.raises(BadSetting, match="brake is an option of relay, not of relay_gd"):
         small(brake=0.3)
     with pytest.raises(BadSetting, match="damping"):

@@ -208,8 +208,8 @@ def test_ages_are_distances():
     np.testing.assert_allclose(jax.vmap(relaying.delay)(run.state.value), expected, rtol=1e-6)
 
 
-@pytest.mark.optimised
 def test_all_runtimes_agree():
+    """To the bit, as sums of whole numbers have no rounding."""
     graph = topologies.tree_plus(N, extra=4, seed=2)
     ours, exact, oracle = (
         run(METHOD, SHARDS, graph, 12, seed=3, channel=erasure(0.7)).state

@@ -11,16 +11,17 @@ import pytest
 from sklearn.datasets import load_digits
 
 from federation import columns
+from helpers import command
 from peerwise.data.loaders import Table
 from peerwise.peer import views
-from peerwise.peer.local import Peers, set_up, simulated
+from peerwise.peer.local import CHARTER, Peers, set_up, simulated
 from peerwise.peer.local import peer_errors as errors_of
 from peerwise.peer.store import Store
 
 LIMIT = 600.0  # seconds, which only a fault takes
 
 
-def small(folder, *, nodes=4, rounds=40, mode="wait", features=12, **terms):
+def small(folder, *, nodes=3, rounds=24, mode="wait", features=12, **terms):
     digits = load_digits()
     keep = np.argsort(-digits.data.std(0))[:features]
     table = Table(
@@ -42,7 +43,7 @@ def until(peers, name, t, seconds=LIMIT):
         if found is not None and found.round >= t:
             return
         assert not peers.failed()
-        time.sleep(0.02)
+        time.sleep(0.1)
     raise AssertionError(f"{name} did not get to round {t}")
 
 
@@ -79,10 +80,12 @@ def assert_nothing_lost(fed):
 
 
 @pytest.mark.parametrize(
-    ("kills", "rounds"), [(2, 40), pytest.param(20, 200, marks=pytest.mark.full)]
+    ("nodes", "kills", "rounds"), [(3, 2, 24), pytest.param(4, 20, 200, marks=pytest.mark.full)]
 )
-def test_peers_that_are_killed_and_started_again_end_with_the_same_models(tmp_path, kills, rounds):
-    fed = small(tmp_path / "net", rounds=rounds)
+def test_peers_that_are_killed_and_started_again_end_with_the_same_models(
+    tmp_path, nodes, kills, rounds
+):
+    fed = small(tmp_path / "net", nodes=nodes, rounds=rounds)
     with Peers(fed) as peers:
         kill_in_turn(peers, kills, rounds, random.Random(kills))
         assert peers.wait(LIMIT), peers.failed()
@@ -90,8 +93,11 @@ def test_peers_that_are_killed_and_started_again_end_with_the_same_models(tmp_pa
     assert_as_simulated(fed)
 
 
+ROUNDS = 40  # with deadlines: time enough to be away and to come back
+
+
 def test_a_stopped_peer_does_not_hold_up_others_with_deadlines_and_joins_them_again(tmp_path):
-    fed = small(tmp_path / "net", rounds=60, mode="deadline", timing={"deadline": 1.0})
+    fed = small(tmp_path / "net", rounds=ROUNDS, mode="deadline", timing={"deadline": 1.0})
     with Peers(fed) as peers:
         for name in peers.names:
             until(peers, name, 3)
@@ -99,7 +105,7 @@ def test_a_stopped_peer_does_not_hold_up_others_with_deadlines_and_joins_them_ag
         peers.signal(stopped, signal.SIGSTOP)
         at = peers.look()[stopped].round
         other = next(n for n in peers.names if n != stopped)
-        until(peers, other, min(at + 12, 59))  # goes on without it
+        until(peers, other, min(at + 8, ROUNDS - 1))  # goes on without it
         peers.signal(stopped, signal.SIGCONT)
         assert peers.wait(LIMIT), peers.failed()
         found = peers.look()
@@ -107,15 +113,16 @@ def test_a_stopped_peer_does_not_hold_up_others_with_deadlines_and_joins_them_ag
     store = Store.look(fed.state(stopped))
     done = [r for (r,) in store.rows("SELECT round FROM rounds ORDER BY round")]
     store.close()
-    assert len(done) < 60  # it jumped over rounds that it slept through
-    assert done[-1] == 59
+    assert len(done) < ROUNDS  # it jumped over rounds that it slept through
+    assert done[-1] == ROUNDS - 1
     predicted = np.asarray(simulated(fed, probe=True).history["adapt"]["test_error"])[-1]
     errors = np.array(list(errors_of(fed).values()))
     assert errors.mean() < predicted.mean() + 0.05
 
 
 def test_a_peer_killed_with_deadlines_joins_the_current_round(tmp_path):
-    fed = small(tmp_path / "net", rounds=80, mode="deadline", timing={"deadline": 3.0})
+    timing = {"deadline": 3.0}
+    fed = small(tmp_path / "net", nodes=2, rounds=ROUNDS, mode="deadline", timing=timing)
     with Peers(fed) as peers:
         for name in peers.names:
             until(peers, name, 4)
@@ -128,8 +135,19 @@ def test_a_peer_killed_with_deadlines_joins_the_current_round(tmp_path):
     assert errors.mean() <= predicted.mean() + 0.01
 
 
-def test_sigterm_stops_a_peer_gently_and_the_same_command_goes_on(tmp_path):
-    fed = small(tmp_path / "net", nodes=2, rounds=30)
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Two peers that are not yet started."""
+    return small(tmp_path_factory.mktemp("two") / "net", nodes=2)
+
+
+def ended(fed):
+    with Peers(fed) as peers:
+        assert peers.wait(LIMIT), peers.failed()
+
+
+def test_sigterm_stops_a_peer_gently_and_the_same_command_goes_on(two):
+    fed = two
     with Peers(fed) as peers:
         until(peers, "node0", 5)
         peers.signal("node0", signal.SIGTERM)
@@ -140,10 +158,12 @@ def test_sigterm_stops_a_peer_gently_and_the_same_command_goes_on(tmp_path):
     assert_as_simulated(fed)
 
 
-def test_the_wrong_state_data_port_or_charter_is_one_line(tmp_path):
-    fed = small(tmp_path / "net", nodes=2, rounds=4)
-    with Peers(fed) as peers:
-        assert peers.wait(LIMIT), peers.failed()
+def test_the_wrong_state_data_port_or_charter_is_one_line(tmp_path, two, said_by):
+    fed = two
+    if not all(
+        fed.state(name).exists() for name in fed.charter.names
+    ):  # the test above did not run
+        ended(fed)
     # another node's state
     os.rename(fed.state("node0"), tmp_path / "other")
     os.rename(fed.state("node1"), fed.state("node0"))
@@ -162,11 +182,19 @@ def test_the_wrong_state_data_port_or_charter_is_one_line(tmp_path):
     assert "f0" in said_by(fed, "node0")
 
 
-def said_by(fed, name):
-    peers = Peers(fed)
-    (fed.state(name) / "output.txt").unlink(missing_ok=True)
-    peers.start(name)
-    assert peers.processes[name].wait(LIMIT) == 2
-    said = (fed.state(name) / "output.txt").read_text()
-    assert "Traceback" not in said
-    return " ".join(said.split())
+@pytest.fixture
+def said_by(monkeypatch, capsys):
+    """What the command of a peer says that ends with an error."""
+    call = command(monkeypatch, capsys)
+
+    def say(fed, name):
+        files = {"charter": fed.folder / CHARTER, "data": fed.rows(name), "state": fed.state(name)}
+        options = [a for k, v in files.items() for a in (f"--{k}", v)]
+        code, out, err = call(
+            "peer", "run", "--quiet", "--node", name, "--keys", fed.folder / "keys", *options
+        )
+        assert code == 2
+        assert "Traceback" not in out + err
+        return " ".join((out + err).split())
+
+    return say

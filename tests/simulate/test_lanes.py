@@ -208,6 +208,7 @@ WAYS = {
     "early stopping": untrained(NET, decavg(NET, **STOPS, **SMALL | {"lr": 0.6}), 6, 6),
 }
 ROUNDS = {"rounds": 2, "seed": 3}
+WAY = "early stopping"  # which has all that the others have
 
 
 def one_length(sizes=SIZES):
@@ -233,7 +234,10 @@ def test_side_by_side_equals_node_by_node(way):
     assert_equal_runs(side_by_side(way), oracle(way), 1e-5)
 
 
-@pytest.mark.parametrize(("way", "block"), [("an epoch", 1), ("early stopping", 2)])
+@pytest.mark.parametrize(
+    ("way", "block"),
+    [pytest.param("an epoch", 1, marks=pytest.mark.full), (WAY, 2)],
+)
 def test_group_by_group_equals_node_by_node(way, block, monkeypatch):
     """As a CPU does it where there are more nodes than BLOCK."""
     monkeypatch.setattr(nodes, "BLOCK", block)
@@ -242,7 +246,9 @@ def test_group_by_group_equals_node_by_node(way, block, monkeypatch):
     assert_equal_runs(run, oracle(way), 1e-5)
 
 
-@pytest.mark.parametrize("way", ["an epoch", "early stopping", "steps"])
+@pytest.mark.parametrize(
+    "way", [*(pytest.param(w, marks=pytest.mark.full) for w in ("an epoch", "steps")), WAY]
+)
 def test_two_at_a_time_equals_node_by_node(way, monkeypatch):
     """As a CPU does it where no more fit into its cache."""
     monkeypatch.setattr(lanes_module, "CACHE", 1)
