@@ -26,7 +26,7 @@ check: test
 bench: setup ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
-full: setup ## the papers' claims at full size (needs PEERWISE_DATA)
+full: setup ## what takes long: claims at full size (needs PEERWISE_DATA), every case of a comparison
 	$(BIN)/python -m pytest -m full -n 2 --dist load --durations=20 $(ARGS)
 
 clean:

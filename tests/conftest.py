@@ -63,16 +63,20 @@ def pytest_runtest_setup(item):
 
 # files that take longest, which begin first so that no process works alone in the end
 LONG = (
-    "peer/test_faults.py",
     "papers/test_decdiff_paper.py",
-    "simulate/test_lanes.py",
+    "learner/test_every_name.py",
+    "peer/test_faults.py",
     "parity/test_runtimes.py",
     "channel/test_channel_laws.py",
-    "parity/test_relay_parity.py",
-    "methods/test_relay_gd.py",
-    "methods/test_neural.py",
-    "methods/test_relay.py",
+    "simulate/test_lanes.py",
+    "peer/test_parity.py",
+    "simulate/test_simulate.py",
+    "estimators/test_calibrated_estimator.py",
+    "estimators/test_decentralized_estimator.py",
+    "methods/test_diffusion.py",
     "methods/test_diffusion_bound.py",
+    "methods/test_cvar_claim.py",
+    "methods/test_relay_gd.py",
 )
 
 

@@ -108,9 +108,6 @@ def everything(kind):
     return talking(together, tuple(rules))
 
 
-both_kinds = pytest.mark.parametrize("kind", [Mean, Slots])
-
-
 def case(kind, place, channel=None):
     args = everything(kind), rows(5, SIZES)[1], PLACES[place], 3
     channel = erasure(0.6) if channel is None else channel
@@ -118,8 +115,15 @@ def case(kind, place, channel=None):
     return args, options | {"probe": lambda method, state: state.value}
 
 
-@both_kinds
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        (Mean, "star"),
+        (Slots, "server"),
+        pytest.param(Slots, "star", marks=pytest.mark.full),
+        pytest.param(Mean, "server", marks=pytest.mark.full),
+    ],
+)
 def test_side_by_side_as_one_after_the_other(kind, place):
     """Under loss, to rounding."""
     args, options = case(kind, place)

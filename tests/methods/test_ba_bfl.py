@@ -35,17 +35,28 @@ def close(a, b, **options):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("divergence", ["rkl", "gaa"])
-def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(divergence):
+@pytest.mark.parametrize(
+    ("divergence", "method", "graph"),
+    [
+        ("rkl", fedavg, topology.server(N)),
+        ("gaa", decavg, topology.ring(N)),
+        pytest.param("gaa", fedavg, topology.server(N), marks=pytest.mark.full),
+        pytest.param("rkl", decavg, topology.ring(N), marks=pytest.mark.full),
+    ],
+)
+def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(
+    divergence, method, graph
+):
     """To the bit: a penalty of no layers is 0, and other weights are averaged as they are."""
-    for method, graph in ((fedavg, topology.server(N)), (decavg, topology.ring(N))):
-        plain = method(PLAIN, **SMALL, **({} if method is fedavg else {"start": "common"}))
-        ours = ba_bfl(PLAIN, divergence=divergence, **SMALL)
-        runs = [simulate(m, ROWS, graph, 3, seed=1).state.value for m in (plain, ours)]
-        close(*runs, rtol=0, atol=0)
+    plain = method(PLAIN, **SMALL, **({} if method is fedavg else {"start": "common"}))
+    ours = ba_bfl(PLAIN, divergence=divergence, **SMALL)
+    runs = [simulate(m, ROWS, graph, 3, seed=1).state.value for m in (plain, ours)]
+    close(*runs, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("divergence", ["rkl", "gaa_normalised"])
+@pytest.mark.parametrize(
+    "divergence", ["rkl", pytest.param("gaa_normalised", marks=pytest.mark.full)]
+)
 def test_runtimes_agree_over_lossy_links(divergence):
     """Other rules: tests/combine."""
     method, graph = ba_bfl(NET, divergence=divergence, **SMALL), topology.ring(N)
@@ -53,6 +64,7 @@ def test_runtimes_agree_over_lossy_links(divergence):
     close(*(r.state.value for r in runs), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.full
 def test_runtimes_agree_on_a_server():
     method, graph = ba_bfl(NET, **SMALL), topology.server(N)
     runs = [run(method, ROWS, graph, 3, seed=2) for run in (simulate, walk)]

@@ -47,7 +47,7 @@ def gaps(name):
     return found
 
 
-@pytest.fixture(params=NODES)
+@pytest.fixture(params=["digits", pytest.param("letter", marks=pytest.mark.full)])
 def name(request):
     if request.param != "digits":  # which scikit-learn brings
         request.getfixturevalue("data_folder")

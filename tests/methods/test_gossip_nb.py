@@ -219,7 +219,14 @@ def test_what_was_given_and_not_yet_heard_is_not_lost():
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("counter", [c for c in get_args(Counter) if c != "unnormalised"])
+@pytest.mark.parametrize(
+    "counter",
+    [
+        pytest.param(c, marks=() if c == "cumulative" else pytest.mark.full)
+        for c in get_args(Counter)
+        if c != "unnormalised"
+    ],
+)
 def test_simulate_equals_walk(counter):
     small = pack(X[:40], Y[:40], np.array_split(np.arange(40), 6))
     draw = release(MODEL, epsilon=2.0, sensitivity="bounded", bounds=BOUNDS)

@@ -129,7 +129,12 @@ def test_starts_are_common_or_their_own():
 # --- runtimes
 
 
-@pytest.mark.parametrize("name", METHODS)
+QUICK = "cfa(1), optimiser kept"  # every method to the bit: tests/learner
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == QUICK else pytest.mark.full) for n in METHODS]
+)
 def test_simulate_equals_walk(name):
     shards, graph = pack(*UNEVEN), topologies.erdos_renyi(N, p=0.5, seed=1)
     options = {"rounds": 20, "seed": 3}

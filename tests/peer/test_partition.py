@@ -96,11 +96,11 @@ def cut_and_healed(fed, seconds):
 
 
 def test_peers_that_wait_are_where_they_were_when_a_cut_link_heals(tmp_path):
-    fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=200)
+    fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=80)
     daemons, (at_c, at_a) = cut_and_healed(fed, 2.0)
-    assert at_c < 200
+    assert at_c < 80
     assert abs(at_c - at_a) <= 2  # all wait for the one that cannot be heard
-    assert_same(simulated(fed, daemons, 200), daemons)
+    assert_same(simulated(fed, daemons, 80), daemons)
 
 
 def test_peers_with_deadlines_go_on_and_find_together_again(tmp_path):
