@@ -38,8 +38,8 @@ def claims(records: list[Record]) -> list[Claim]:
     checks = [partial(_toy, records)]
     for name in dict.fromkeys(r.dataset for r in paper if "layers" in r.setting):
         checks += [partial(c, paper, name) for c in (_alike, *_BY_LAYERS, _costs)]
-    more = [partial(c, longer, n) for n in dict.fromkeys(r.dataset for r in longer)
-            for c in _BY_LAYERS]  # fmt: skip
+    sets = dict.fromkeys(r.dataset for r in longer)
+    more = [partial(c, longer, name) for name in sets for c in _BY_LAYERS]
     return [*measured(checks), *map(_as_longer, measured(more))]
 
 

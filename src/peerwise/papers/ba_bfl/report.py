@@ -103,8 +103,8 @@ def toy_table(item: str, records: Sequence[Record]) -> list[Grid]:
             return f"{record.value:.6g}"
         return "" if record.paper_value is None else f"{record.paper_value:g}"
 
-    columns = {(m, whose): f"{m}\n{whose}" for m in ("mean", "variance")
-               for whose in ("ours", "paper")}  # fmt: skip
+    whose = ("ours", "paper")
+    columns = {(m, who): f"{m}\n{who}" for m in ("mean", "variance") for who in whose}
     return [laid("rule", {rule: NAMES[rule] for rule, _ in by}, columns, text)]
 
 

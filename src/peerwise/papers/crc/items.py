@@ -47,11 +47,10 @@ def _rows_of_rc() -> tuple[Column, ...]:
 def _convergence() -> tuple[Column, ...]:
     columns = []
     for part in ("train", "test"):
-        shown = {("ml", "gap"): f"{part}_gap", ("crc", "gap"): f"{part}_gap",
-                 ("crc", "std"): "node_std", ("rc", "error"): f"{part}_error"}  # fmt: skip
-        for (method, kind), metric in shown.items():
+        metrics = {"gap": f"{part}_gap", "std": "node_std", "error": f"{part}_error"}
+        for method, kind in (("ml", "gap"), ("crc", "gap"), ("crc", "std"), ("rc", "error")):
             name, header = f"{method}_{part}_{kind}", f"{method.upper()} {part} {kind}"
-            columns.append(Column(name, metric, _ALL, method, part, header=header))
+            columns.append(Column(name, metrics[kind], _ALL, method, part, header=header))
     extra = Column("isolated_test_gap", "test_gap", _ALL, "isolated", header="isolated test gap")
     return (*columns, extra)
 

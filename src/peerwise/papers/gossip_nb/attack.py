@@ -70,13 +70,13 @@ def attack(
                     scored = _compiled(model, kind, rule, trim, fewest)
                     accuracy[trial, i, j] = scored(lies, stats, bad, phi, y_test)
     about = {"task": task.name, "nodes": nodes, "epsilon": epsilon, "trials": trials}
-    mean, std = accuracy.mean(0).tolist(), accuracy.std(0).tolist()
-    return [
-        {**about, "share": share, "kind": kind, "rule": rule, "accuracy": mean[i][j],
-         "std": std[i][j]}
-        for i, (share, kind) in enumerate(cases)
-        for j, rule in enumerate(rules)
-    ]  # fmt: skip
+    records: list[dict[str, Any]] = []
+    for i, (share, kind) in enumerate(cases):
+        for j, rule in enumerate(rules):
+            of = accuracy[:, i, j]
+            found = {"accuracy": float(of.mean()), "std": float(of.std())}
+            records.append({**about, "share": share, "kind": kind, "rule": rule, **found})
+    return records
 
 
 def _seed(seed: int, trial: int) -> int:

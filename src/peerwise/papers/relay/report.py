@@ -146,11 +146,9 @@ def methods(item: str, records: Sequence[Record]) -> list[Grid]:
         every = values(*place, rounds, method)
         return _number(float(np.mean(every))) if every else "-"
 
-    return [
-        laid(f"mean of the sets, {t} rounds", _PLACES, {m: NAMES[m] for m in METHODS},
-             partial(mean, t))
-        for t in (EARLY, LATE)
-    ]  # fmt: skip
+    columns = {method: NAMES[method] for method in METHODS}
+    heads = {t: f"mean of the sets, {t} rounds" for t in (EARLY, LATE)}
+    return [laid(head, _PLACES, columns, partial(mean, t)) for t, head in heads.items()]
 
 
 def liar(item: str, records: Sequence[Record]) -> list[Grid]:
