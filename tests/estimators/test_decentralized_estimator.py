@@ -184,7 +184,12 @@ def tiny(method):
     return small(method=method, groups=3, rounds=3, network="chain").fit(*TINY)
 
 
-@pytest.mark.parametrize("method", OFFERED)
+KINDS = ("crc", "isolated_ml", "relay", "gossip_nb", "federated_nb", "decavg", "isolated_net")
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=() if m in KINDS else pytest.mark.full) for m in OFFERED]
+)
 def test_every_method_that_needs_no_pooled_rows_is_offered(method):
     x, y = TINY
     model = tiny(method)

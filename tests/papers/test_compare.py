@@ -126,6 +126,7 @@ def test_a_network_learns_every_model(model):
     assert run(one).values["test_error"].mean() < 0.15
 
 
+@pytest.mark.full  # on few rows: tests/estimators
 def test_a_network_agrees_on_the_structure_of_tan(data_folder):
     one = cell({"data": "mushroom", "split": {"nodes": 10, "rows": 40}, "model": "tan",
                 "run": {"rounds": 24, "repetitions": 2}})  # fmt: skip
