@@ -11,6 +11,7 @@ import pytest
 from federation import federation, run_all
 from helpers import command, in_words
 from peerwise.peer import serve as serving
+from peerwise.peer.local import free_ports
 from peerwise.peer.meters import Meters
 from peerwise.peer.serve import load_rows
 
@@ -145,9 +146,7 @@ def test_a_folder_without_a_state_is_one_line(peerwise, tmp_path):
 
 def test_meters_answer_at_a_port_of_this_machine():
     meters = Meters()
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    (port,) = free_ports(1)
     meters.serve(port)
     meters.round(0, 7, 3, 1, 0.2, 0.25)
     meters.refused("stranger")

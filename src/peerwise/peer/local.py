@@ -1,6 +1,8 @@
 """A whole federation on this machine: real processes, certificates, ports and files."""
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -47,15 +49,19 @@ class Federation(NamedTuple):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine at which nobody listens now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Ports of this machine at which nobody listens now.
+
+    They lie below those that a system gives to outgoing connections (32768 and up on Linux, 49152
+    elsewhere), so that no connection takes one before its peer listens.
+    """
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(range(10_000, 32_000), 1_000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise PeerwiseError(f"this machine has no {count} free ports between 10000 and 32000")
 
 
 def _frame(table: data.Table) -> pd.DataFrame:
