@@ -31,6 +31,18 @@ Data = Annotated[
     typer.Option(help="Folder of data sets with a MANIFEST.json [default: PEERWISE_DATA]."),
 ]
 
+Figures = Annotated[
+    list[str] | None,
+    typer.Option("--figure", help="Figures also as pdf or svg; several with commas."),
+]
+Style = Annotated[
+    str | None, typer.Option(help="A style of matplotlib's for figures: a name or a file.")
+]
+Facet = Annotated[
+    str | None,
+    typer.Option(help="The factor whose values have a panel each [default: of fewest values]."),
+]
+
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:

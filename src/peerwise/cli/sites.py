@@ -56,7 +56,7 @@ def join(
             network=topology,
             rounds=rounds,
         )
-    for table in sites.tables(joined):
+    for table in sites.tables(joined, console.width):
         console.print(table)
     folder = out or Path("runs") / f"join-{Path(source).stem}"
     sites.write(joined, folder)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -10,7 +10,10 @@ from rich.table import Table
 from peerwise.cli.common import (
     Data,
     Device,
+    Facet,
+    Figures,
     Out,
+    Style,
     Workers,
     console,
     progress,
@@ -157,6 +160,9 @@ def run(
     out: Out = None,
     workers: Workers = None,
     device: Device = "auto",
+    figure: Figures = None,
+    facet: Facet = None,
+    style: Style = None,
     show_keys: Annotated[
         bool, typer.Option("--keys", help="List every section with its keys and stop.")
     ] = False,
@@ -177,13 +183,14 @@ def run(
 
     if config is None:
         raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
+    look = _look(figure, style)
     use_device(device)
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
     with progress(config.stem) as advance:
         outcome = sweep(description, folder, workers=workers, progress=advance)
-    _show_sweep(folder)
+    _show_sweep(folder, facet=facet, **look)
     show_failures(outcome.failures)
 
 
@@ -201,10 +208,17 @@ def _show_keys() -> None:
         )
 
 
-def _show_sweep(folder: Path) -> None:
+def _look(figure: list[str] | None, style: str | None) -> dict[str, Any]:
+    """Formats and style of figures, checked before anything is run."""
+    from peerwise.report.look import checked_formats, checked_style
+
+    return {"formats": checked_formats(figure or ()), "style": checked_style(style)}
+
+
+def _show_sweep(folder: Path, **look: Any) -> None:
     from peerwise.report.run import show
 
-    for figure in show(folder, console):
+    for figure in show(folder, console, **look):
         console.print(f"Figure: {figure}")
     console.print(f"Results: [bold]{folder}[/] (results.json, history.parquet, environment.json)")
 
@@ -214,6 +228,9 @@ def report(
     markdown: Annotated[
         Path | None, typer.Option(help="Write a reproduction's tables to this Markdown file.")
     ] = None,
+    figure: Figures = None,
+    facet: Facet = None,
+    style: Style = None,
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.checkpoint import write_whole
@@ -229,4 +246,4 @@ def report(
             write_whole(markdown, page(folder).encode())
             console.print(f"Markdown: {markdown}")
     else:
-        _show_sweep(folder)
+        _show_sweep(folder, facet=facet, **_look(figure, style))

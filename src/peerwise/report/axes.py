@@ -63,16 +63,22 @@ def plain_numbers(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def band(axis: Any, at: np.ndarray, values: np.ndarray, log: bool = False, **style: Any) -> None:
-    """Mean over replicas [replicas, rounds] with its 95 % interval; the range of two.
+def interval(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over replicas (first axis) and the ends of its 95 % interval; the range of two.
 
-    The interval that two replicas give jumps from round to round and hides everything else.
-    `log`: of logarithms, so that the interval of a small distance does not pass 0.
+    The interval that two replicas give jumps from round to round and hides everything else. One
+    replica has no interval: its ends are NaN. `log`: of logarithms, so that the interval of a
+    small distance does not pass 0.
     """
     held = np.log(np.maximum(values, 1e-12)) if log else values
     mean, half = metrics.confidence(held)
-    low, high = (mean - half, mean + half) if len(values) > 2 else (held.min(0), held.max(0))
-    if log:
-        mean, low, high = np.exp(mean), np.exp(low), np.exp(high)
-    axis.plot(at, mean, lw=1.8, **style)
-    axis.fill_between(at, low, high, color=style["color"], alpha=0.15, lw=0)
+    low, high = (held.min(0), held.max(0)) if len(held) == 2 else (mean - half, mean + half)
+    return (np.exp(mean), np.exp(low), np.exp(high)) if log else (mean, low, high)
+
+
+def band(axis: Any, at: np.ndarray, values: np.ndarray, log: bool = False, **style: Any) -> None:
+    """Draw the mean over replicas [replicas, rounds] and its `interval` as a band."""
+    mean, low, high = interval(values, log)
+    axis.plot(at, mean, **{"lw": 1.8, **style})
+    if len(values) > 1:
+        axis.fill_between(at, low, high, color=style["color"], alpha=0.15, lw=0)

@@ -1,12 +1,7 @@
 """Figures that explain themselves."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import matplotlib
-
-matplotlib.use("Agg")  # figures go to files; no screen is needed
+from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -15,36 +10,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from peerwise.report.axes import labelled
+from peerwise.report.curves import pages
+from peerwise.report.look import panels as panels
+from peerwise.report.look import save as save
 from peerwise.study.results import Record
 
 if TYPE_CHECKING:
     from peerwise.study.join import Joined
 
 COLOURS = {"crc": "#1f5fa8", "rc": "#111111", "ml": "#c0392b", "isolated": "#b8860b"}
-
-BESIDE = 4  # panels of curves beside each other
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write a figure as a PNG and close it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, bbox_inches="tight")
-    plt.close(figure)
-    return path
-
-
-def panels(
-    count: int, width: float = 3.5, height: float = 2.9, most: int = 3, **options: Any
-) -> Any:
-    """A figure of `count` panels, at most `most` beside each other, and its axes in a list."""
-    columns = min(count, most)
-    rows = -(-count // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options
-    )
-    for axis in list(axes.flat)[count:]:
-        axis.set_visible(False)
-    return figure, list(axes.flat)
 
 
 def gains(joined: "Joined") -> Figure:
@@ -67,46 +41,9 @@ def gains(joined: "Joined") -> Figure:
     return figure
 
 
-def _curve(axis: Any, frame: pd.DataFrame, label: str, colour: Any, band: bool) -> None:
-    """Mean over repetitions and nodes against rounds, with the middle 80 % of the nodes."""
-    by_round = frame.groupby("round")["test_error"]
-    mean = by_round.mean()
-    if len(mean) == 1:
-        axis.axhline(mean.iloc[0], color=colour, ls="--", lw=1.2, label=label)
-        return
-    axis.plot(mean.index, mean, color=colour, lw=1.8, label=label)
-    if band:
-        low, high = by_round.quantile(0.1), by_round.quantile(0.9)
-        axis.fill_between(mean.index, low, high, color=colour, alpha=0.2, lw=0)
-
-
 def curves(history: pd.DataFrame, title: str, varied: Sequence[str] = ()) -> Figure:
-    """Test error against rounds: a panel a data set, a line a method and varied value."""
-    sets = list(dict.fromkeys(history["dataset"]))
-    figure, axes = panels(len(sets), 3.4, 2.7, BESIDE, sharex=True)
-    beside = min(len(sets), BESIDE)
-    for axis, name in zip(axes, sets, strict=False):
-        here = history[history["dataset"] == name]
-        keys = ["method", *(k for k in varied if k not in ("method", "data"))]
-        for place, (values, frame) in enumerate(here.groupby(keys, sort=False)):
-            method, *others = (str(v) for v in values)
-            others_named = ", ".join(f"{k} {v}" for k, v in zip(keys[1:], others, strict=True))
-            plain = COLOURS.get(method) if len(keys) == 1 else None
-            colour = plain or plt.get_cmap("tab10")(place % 10)
-            label = f"{method}, {others_named}" if others_named else method
-            _curve(axis, frame, label, colour, band=frame["node"].nunique() > 1)
-        axis.set_ylim(bottom=0)
-        labelled(axis, name)
-    for axis in axes[-beside:]:
-        axis.set_xlabel("round")
-    for axis in axes[::beside]:
-        axis.set_ylabel("test error")
-    axes[0].legend(fontsize=8, frameon=False)
-    figure.suptitle(
-        f"{title}\nline: mean over nodes and repetitions; band: 80 % of the nodes", fontsize=11
-    )
-    figure.tight_layout()
-    return figure
+    """Test error against rounds: the first of the figures that `pages` draws."""
+    return pages(history, title, varied)[0]
 
 
 def gap_map(records: Sequence[Record], headers: dict[str, str], title: str) -> Figure:

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich import box
+from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 from scipy.special import stdtrit
 
 from peerwise.study.results import Record
@@ -17,6 +19,84 @@ def empty_table(title: str = "", head: Sequence[str] = ()) -> Table:
     table.title_style, table.caption_justify = "bold", "left"
     for place, column in enumerate(head):
         table.add_column(column, justify="right" if place else "left", no_wrap=not place)
+    return table
+
+
+Cell = str | Text
+Shown = Table | Text
+GAP = 2  # characters between columns
+
+
+def _width(cells: Sequence[Cell]) -> int:
+    return max(cell_len(line) for cell in cells for line in str(cell).split("\n"))
+
+
+def within(
+    head: Sequence[Cell],
+    rows: Sequence[Sequence[Cell]],
+    width: int,
+    *,
+    labels: int = 1,
+    sections: Sequence[int] = (),
+) -> list[Table]:
+    """Tables of at most this width that share the columns out and all begin with the labels.
+
+    The first `labels` columns name a row. They are folded where they leave no room for a number,
+    and never cut. A line is drawn below the rows whose places are in `sections`.
+    """
+    widths = [_width(column) for column in zip(head, *rows, strict=True)]
+    gaps = GAP * len(head) + 1
+    # labels that are too long give way to numbers, but keep a good part of the line
+    room = max(width - gaps - sum(widths[labels:]), int(0.4 * width) - GAP * labels)
+    widths[:labels] = _shared(widths[:labels], room)
+    start = 1 + sum(w + GAP for w in widths[:labels])
+    pieces: list[list[int]] = [[]]
+    used = start
+    for place in range(labels, len(head)):
+        if used + widths[place] + GAP > width and pieces[-1]:
+            pieces.append([])
+            used = start
+        pieces[-1].append(place)
+        used += widths[place] + GAP
+    return [_piece(head, rows, widths, labels, places, sections) for places in pieces]
+
+
+def titled(title: str, tables: Sequence[Table], caption: str = "") -> list[Shown]:
+    """The tables under a title and above a caption, which may be wider than a table is."""
+    below = [Text(caption + "\n", "dim italic")] if caption else []
+    return [Text(title, "bold"), *tables, *below]
+
+
+def _shared(widths: Sequence[int], room: int) -> list[int]:
+    """The widths, the largest cut until all of them fit into the room."""
+    held = list(widths)
+    while sum(held) > room and max(held) > 6:
+        held[held.index(max(held))] -= 1
+    return held
+
+
+def _piece(
+    head: Sequence[Cell],
+    rows: Sequence[Sequence[Cell]],
+    widths: Sequence[int],
+    labels: int,
+    places: Sequence[int],
+    sections: Sequence[int],
+) -> Table:
+    table = empty_table()
+    table.padding = (0, GAP - 1, 0, 0)
+    places = [*range(labels), *places]
+    for place in places:
+        justify: Any = "left" if place < labels else "right"
+        title = head[place] if isinstance(head[place], Text) else Text(str(head[place]))
+        # Folded, not cut: a name must be whole, even over several lines
+        table.add_column(
+            title, justify=justify, overflow="fold", min_width=widths[place],
+            max_width=widths[place] if place < labels else None,
+        )  # fmt: skip
+    for number, row in enumerate(rows):
+        cells = (row[p] if isinstance(row[p], Text) else Text(str(row[p])) for p in places)
+        table.add_row(*cells, end_section=number in sections)
     return table
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from peerwise.errors import BadSetting
-from peerwise.report import figures
+from peerwise.report import curves, look
 from peerwise.study.results import Record
 from peerwise.study.sweep import read_config, sweep
 
@@ -38,10 +38,26 @@ class Result(NamedTuple):
             line[r.metric] = getattr(r, what)
         return pd.DataFrame(list(lines.values()))
 
-    def plot(self, title: str = "") -> Figure:
-        """Test error against rounds, a line a cell; record more than the last round for it."""
-        varied = [k for k in self.records[0].setting if k != "method"]
-        return figures.curves(self.history, title, varied)
+    def plot(
+        self,
+        title: str = "",
+        *,
+        metric: str = "test_error",
+        facet: str | None = None,
+        style: str | None = None,
+        page: int = 1,
+    ) -> Figure:
+        """A metric against rounds, or as dots where only the last round was recorded.
+
+        `facet` names the factor whose values have a panel each, `style` a style of matplotlib's.
+        What has more than eight lines a panel fills several figures, of which `page` picks one.
+        """
+        factors = curves.factors_of(self.history)
+        style = look.checked_style(style)
+        drawn = curves.pages(self.history, title, factors, metric=metric, facet=facet, style=style)
+        if not 1 <= page <= len(drawn):
+            raise BadSetting(f"page must be between 1 and {len(drawn)}, got {page}")
+        return drawn[page - 1]
 
     def _repr_html_(self) -> str:
         html: str = self.table.to_html(float_format="{:.4f}".format)

@@ -1,22 +1,35 @@
 """Show a run of one's own configuration."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from peerwise.report import figures, tables
+from peerwise.report import curves, look, tables
 from peerwise.study.results import read_folder
 
 
-def show(folder: Path, console: Console) -> list[Path]:
-    """Print the table of a run folder and draw its curves; returns the figures' paths."""
+def show(
+    folder: Path,
+    console: Console,
+    *,
+    formats: Sequence[str] = (),
+    style: str | None = None,
+    facet: str | None = None,
+) -> list[Path]:
+    """Print the table of a run folder and draw its figures; returns the figures' paths."""
     records, _, history = read_folder(folder)
-    varied = [k for k in records[0].setting if k != "method"]
-    methods = {r.setting["method"] for r in records}
-    first = ["method"] if len(methods) > 1 or not varied else []
-    title = f"{folder.name}: mean over nodes, mean ± std over {records[0].reps} repetitions"
-    console.print(tables.sweep_table(title, records, [*first, *varied], console.width))
-    if history is None or history.groupby("method")["round"].nunique().max() < 2:
+    for table in tables.sweep_tables(folder.name, records, console.width):
+        console.print(table)
+    if history is None:
         return []
-    picture = figures.curves(history, folder.name, varied)
-    return [figures.save(picture, folder / "curves.png")]
+    factors = curves.factors_of(history)
+    pictures = curves.pages(history, "", factors, facet=facet, style=style)
+    names = ["curves", *(f"curves-{n}" for n in range(2, len(pictures) + 1))]
+    for stale in folder.glob("curves-[0-9]*.*"):  # of a run that needed more of them
+        if stale.stem not in names:
+            stale.unlink()
+    return [
+        look.save(picture, folder / f"{name}.png", formats)
+        for name, picture in zip(names, pictures, strict=True)
+    ]

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
+from rich.text import Text
 
 from peerwise.checkpoint import write_whole
-from peerwise.report.grid import empty_table
+from peerwise.report.grid import Shown, titled, within
 
 if TYPE_CHECKING:
     from peerwise.study.join import Joined
@@ -27,28 +27,30 @@ def _with_interval(line: pd.Series, name: str) -> str:
     return text if np.isnan(low) else f"{text} [{low:.2f}, {high:.2f}]"
 
 
-def tables(joined: "Joined") -> list[Table]:
+def tables(joined: "Joined", width: int = 80) -> list[Shown]:
     """The verdict for each site; metrics of the network's models by subgroup; the confusion."""
-    metric = joined.metric.replace("_", " ")
-    verdicts = empty_table(f"Should my site join? {metric} on its held-out rows")
-    verdicts.add_column("site")
-    verdicts.add_column("verdict", no_wrap=True)
-    for name in ("rows learnt", "held out", "local", "network", "gain", "95 % interval"):
-        verdicts.add_column(name, justify="right", no_wrap=True)
+    return [*_verdicts(joined, width), *_report(joined, width), *_confusion(joined, width)]
+
+
+def _verdicts(joined: "Joined", width: int) -> list[Shown]:
+    head = ["site", "verdict", "rows\nlearnt", "held\nout", "local", "network", "gain"]
+    rows = []
     for site, line in joined.verdicts.iterrows():
         interval = "-" if np.isnan(line["low"]) else f"{line['low']:+.3f} to {line['high']:+.3f}"
         gain = "-" if np.isnan(line["gain"]) else f"{line['gain']:+.3f}"
-        rows = [joined.rows.get(str(site), 0), line["rows"]]
-        cells = [*map(str, rows), _number(line["local"]), _number(line["network"]), gain, interval]
+        counts = [str(joined.rows.get(str(site), 0)), str(line["rows"])]
+        numbers = [*counts, _number(line["local"]), _number(line["network"]), gain, interval]
         verdict = str(line["verdict"])
-        verdicts.add_row(str(site), verdict, *cells, style=STYLES.get(verdict, ""))
+        style = STYLES.get(verdict, "")
+        rows.append([Text(cell, style) for cell in (str(site), verdict, *numbers)])
+    title = f"Should my site join? {joined.metric.replace('_', ' ')} on its held-out rows"
+    return titled(title, within([*head, "95 % interval"], rows, width))
+
+
+def _report(joined: "Joined", width: int) -> list[Shown]:
     shown = [m for m in SHOWN if m in joined.report]
-    report = empty_table(
-        "The network's models, each on its own site's held-out rows [95 % interval]"
-    )
     positive = ["positive"] if "positives" in joined.report else []
-    for name in ("subgroup", "rows", *positive, *shown):
-        report.add_column(name.replace("_", " "), justify="left" if name == "subgroup" else "right")
+    rows = []
     for (column, value), (_, line) in zip(
         joined.report.index.tolist(), joined.report.iterrows(), strict=True
     ):
@@ -56,14 +58,17 @@ def tables(joined: "Joined") -> list[Table]:
         counts = [str(int(line["rows"]))]
         if positive:
             counts.append(str(int(line["positives"])))
-        report.add_row(label, *counts, *(_with_interval(line, m) for m in shown))
-    confusion = empty_table("Confusion: true class in rows, class said in columns")
-    confusion.add_column("")
-    for name in joined.confusion.columns:
-        confusion.add_column(str(name), justify="right")
-    for true, line in joined.confusion.iterrows():
-        confusion.add_row(str(true), *(str(int(v)) for v in line))
-    return [verdicts, report, confusion]
+        rows.append([label, *counts, *(_with_interval(line, m) for m in shown)])
+    head = ["subgroup", "rows", *positive, *(m.replace("_", " ") for m in shown)]
+    title = "The network's models, each on its own site's held-out rows [95 % interval]"
+    return titled(title, within(head, rows, width))
+
+
+def _confusion(joined: "Joined", width: int) -> list[Shown]:
+    head = ["", *map(str, joined.confusion.columns)]
+    rows = [[str(true), *(str(int(v)) for v in line)] for true, line in joined.confusion.iterrows()]
+    title = "Confusion: true class in rows, class said in columns"
+    return titled(title, within(head, rows, width))
 
 
 def write(joined: "Joined", folder: Path) -> None:

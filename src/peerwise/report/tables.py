@@ -1,12 +1,15 @@
 """Tables for the terminal, ours beside the paper's."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from peerwise.report.grid import empty_table
+from peerwise.report.better import lower_is_better
+from peerwise.report.grid import Shown, empty_table, titled, within
 from peerwise.study.results import Claim, Record
 
 NEAR, CLOSE = 0.05, 0.01
@@ -254,38 +257,131 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return table
 
 
-def sweep_table(
-    title: str, records: Sequence[Record], varied: Sequence[str], width: int = 120
-) -> Table:
-    """A run of one's own: a row a setting, what varies first, then metrics as mean ± std.
+FIRST = ("test_error", "test_gap", "node_std", "test_log_loss")  # of the metrics in a table
+HIDDEN = ("train_gap", "train_soft_error", "test_soft_error", "train_log_loss")
 
-    Soft errors and the gap on training rows are left to results.json, and so is what the width
-    has no room for: a table is to be looked at.
+
+def over_seeds(records: Sequence[Record]) -> list[Record]:
+    """The records with all seeds of a setting taken as repetitions of it."""
+    alike: dict[str, list[Record]] = {}
+    for r in records:
+        setting = {k: v for k, v in r.setting.items() if k != "seed"}
+        alike.setdefault(repr((r.item, r.dataset, setting, r.metric)), []).append(r)
+    return [_pooled(held) for held in alike.values()]
+
+
+def _pooled(records: Sequence[Record]) -> Record:
+    first = records[0]
+    setting = {k: v for k, v in first.setting.items() if k != "seed"}
+    values = np.array([r.value for r in records if r.value is not None])
+    if len(records) == 1 or not len(values):
+        return first.model_copy(update={"setting": setting})
+    within = np.array([r.std or 0.0 for r in records if r.value is not None])
+    std = float(np.sqrt(values.var() + (within**2).mean()))
+    reps = sum(r.reps for r in records)
+    update = {"setting": setting, "value": float(values.mean()), "std": std, "reps": reps}
+    return first.model_copy(update=update)
+
+
+def _ordered(values: Iterable[Any]) -> list[Any]:
+    """Each value once: numbers by size, others as they come, none last."""
+    unique = list(dict.fromkeys(v for v in values if v is not None))
+    with suppress(TypeError, ValueError):
+        unique.sort(key=float)
+    return [*unique, None]
+
+
+class _Row(NamedTuple):
+    """A line of a sweep's table."""
+
+    labels: tuple[str | None, ...]
+    values: dict[str, Record]
+
+
+def _rows(records: Sequence[Record], columns: Sequence[str]) -> list[_Row]:
+    """Lines sorted by what they are labelled with."""
+    rows: dict[tuple[str | None, ...], dict[str, Record]] = {}
+    for r in records:
+        said = {"data set": r.dataset, **r.setting}
+        labels = tuple(None if said.get(c) is None else str(said[c]) for c in columns)
+        rows.setdefault(labels, {})[r.metric] = r
+    places = [_ordered(labels[i] for labels in rows) for i in range(len(columns))]
+
+    def place(labels: tuple[str | None, ...]) -> list[int]:
+        return [values.index(label) for values, label in zip(places, labels, strict=True)]
+
+    return [_Row(labels, rows[labels]) for labels in sorted(rows, key=place)]
+
+
+def _label_columns(records: Sequence[Record]) -> list[str]:
+    """What tells lines apart: the data set, what is varied, and the method last."""
+    keys = dict.fromkeys(k for r in records for k in r.setting if k != "method")
+    sets = [r.dataset for r in records]
+    columns = ["data set"] if len(set(sets)) > 1 else []
+    for key in keys:
+        values = [str(r.setting.get(key)) for r in records]
+        if len(set(values)) > 1 and values != sets:
+            columns.append(key)
+    several = len({r.setting["method"] for r in records}) > 1
+    return [*columns, "method"] if several or not columns else columns
+
+
+def _best(rows: Sequence[_Row], metric: str) -> float | None:
+    """The best value of a metric among rows, where there is a better and a worse."""
+    values = [r.values[metric].value for r in rows if metric in r.values]
+    numbers = [v for v in values if v is not None and np.isfinite(v)]
+    lower = lower_is_better(metric)
+    if lower is None or len(numbers) < 2:
+        return None
+    return min(numbers) if lower else max(numbers)
+
+
+def sweep_tables(title: str, records: Sequence[Record], width: int = 80) -> list[Shown]:
+    """A run of one's own: a row a setting, grouped by what varies, metrics as mean ± std.
+
+    The best of each group is bold. Metrics that the width has no room for stand in a table of
+    their own below. Soft errors and the gap on training rows are left to results.json.
     """
+    records = over_seeds(records)
     measured = dict.fromkeys(r.metric for r in records)
-    first = [m for m in ("test_error", "test_gap", "node_std", "test_log_loss") if m in measured]
-    hidden = ("train_gap", "train_soft_error", "test_soft_error", "train_log_loss", *first)
-    metrics = [*first, *(m for m in measured if m not in hidden)]
-    room = width - sum(max(len(v), *(len(str(r.setting.get(v))) for r in records)) for v in varied)
-    metrics = metrics[: max((room - 3 * len(varied)) // (CELL_WIDTH + 2), 2)]
-    table = empty_table(title)
-    for name in varied:
-        table.add_column(name, no_wrap=True)
-    for metric in metrics:
-        header = metric.replace("_", "\n", 1).replace("_", " ")
-        table.add_column(header, justify="right", no_wrap=True)
-    rows: dict[str, list[Record]] = {}
-    for record in records:
-        rows.setdefault(repr([record.setting.get(v) for v in varied]), []).append(record)
-    for cells in rows.values():
-        by_metric = {r.metric: r for r in cells}
-        values = [_mean_std(by_metric.get(m)) for m in metrics]
-        table.add_row(*(str(cells[0].setting.get(v)) for v in varied), *values)
-    return table
+    first = [m for m in FIRST if m in measured]
+    metrics = [*first, *(m for m in measured if m not in (*HIDDEN, *first))] or list(measured)
+    columns = _label_columns(records)
+    rows = _rows(records, columns)
+    # Methods are compared within a setting, settings of one method within a data set
+    shared = len(columns) - 1 if columns[-1] == "method" else int(columns[0] == "data set")
+    groups: dict[tuple[str | None, ...], list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(row.labels[:shared], []).append(row)
+    lines: list[list[str | Text]] = []
+    ends = []
+    for group in groups.values():
+        best = {m: _best(group, m) for m in metrics}
+        for number, row in enumerate(group):
+            labels = ["any" if label is None else label for label in row.labels]
+            again = ["" if number and i < shared else label for i, label in enumerate(labels)]
+            cells = [_mean_std(row.values.get(m), best[m]) for m in metrics]
+            lines.append([*again, *cells])
+        ends.append(len(lines) - 1)
+    sections = ends[:-1] if max(len(g) for g in groups.values()) > 1 else []
+    head = [*columns, *(m.replace("_", "\n", 1).replace("_", " ") for m in metrics)]
+    tables = within(head, lines, width, labels=len(columns), sections=sections)
+    return titled(title, tables, _caption(records))
 
 
-def _mean_std(record: Record | None) -> str:
+def _caption(records: Sequence[Record]) -> str:
+    """What the numbers of a sweep's table are."""
+    reps = sorted({r.reps for r in records})
+    if reps == [1]:
+        return "mean over nodes, one repetition; best bold"
+    often = f"{reps[0]}" if len(reps) == 1 else f"{reps[0]} to {reps[-1]}"
+    return f"mean over nodes and ± standard deviation over {often} repetitions; best bold"
+
+
+def _mean_std(record: Record | None, best: float | None) -> Text:
     if record is None or record.value is None:
-        return "-"
+        return Text("-")
     text = _number(record.value, record.metric)
-    return text if not record.std else f"{text} ±{record.std:.3f}".replace("±0.", "±.")
+    if record.std:
+        text += f" ±{record.std:.3f}".replace("±0.", "±.")
+    return Text(text, "bold" if record.value == best else "")
