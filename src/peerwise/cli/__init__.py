@@ -9,6 +9,7 @@ from rich.markup import escape
 from peerwise import __version__
 from peerwise.cli import listing, sites, study
 from peerwise.cli.common import console, errors
+from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
 from peerwise.cli.peer import peer_app
 from peerwise.errors import PeerwiseError
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: list[Any] = [
-    *(study.demo, study.run, study.reproduce, study.report),
+    *(study.demo, study.run, compare, study.reproduce, study.report),
     *(sites.join, sites.predict, sites.ledger),
 ]
 for command in _COMMANDS:

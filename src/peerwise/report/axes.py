@@ -1,10 +1,11 @@
 """Pieces of figures that several papers' reports share: axes, bands and legends."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from peerwise import metrics
 
@@ -44,6 +45,40 @@ def legend_below(figure: Figure, shown: dict[str, Any] | None = None) -> None:
     )  # fmt: skip
 
 
+def legend_with_note(figure: Figure, handles: dict[str, Any], note: str) -> None:
+    """One legend below all panels, headed by what lines and bands are."""
+    width = figure.get_figwidth()
+    widest = max((len(label) for label in handles), default=0)
+    columns = max(min(len(handles), int(width / (0.068 * widest + 0.65))), 1)
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=columns,
+        title=note, title_fontsize=8, alignment="center",
+    )  # fmt: skip
+
+
+def name_outer(axes: Sequence[Any], across: str, up: str = "") -> None:
+    """Name the axes of the outer panels, whose ticks are those of the others."""
+    below, left = _outermost(axes)
+    for axis in below:
+        axis.set_xlabel(across)
+        axis.tick_params(labelbottom=True)
+    for axis in left:
+        axis.set_ylabel(up)
+
+
+def _outermost(axes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Panels with nothing below them, and those with nothing to their left."""
+    specs = [axis.get_subplotspec() for axis in axes]
+    places = {(spec.rowspan.start, spec.colspan.start) for spec in specs}
+    below, left = [], []
+    for axis, spec in zip(axes, specs, strict=True):
+        if (spec.rowspan.start + 1, spec.colspan.start) not in places:
+            below.append(axis)
+        if spec.is_first_col():
+            left.append(axis)
+    return below, left
+
+
 def accuracy_axis(axis: Any, bottom: float = 0.0) -> None:
     """Accuracies by the logarithm of the error: .95 and .98 are as far apart as .50 and .80."""
     axis.set_yscale(
@@ -74,6 +109,19 @@ def interval(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndar
     mean, half = metrics.confidence(held)
     low, high = (held.min(0), held.max(0)) if len(held) == 2 else (mean - half, mean + half)
     return (np.exp(mean), np.exp(low), np.exp(high)) if log else (mean, low, high)
+
+
+def few_log_ticks(axis: Any, most: int = 5) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten on a logarithmic axis, or fewer of them."""
+    low, high = sorted(axis.get_view_interval())
+    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [s * p for p in powers for s in steps if low <= s * p <= high]
+        if len(ticks) <= most:
+            break
+    ticks = ticks[:: -(-len(ticks) // most)] if ticks else [low, high]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
 
 
 def band(axis: Any, at: np.ndarray, values: np.ndarray, log: bool = False, **style: Any) -> None:

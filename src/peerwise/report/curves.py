@@ -12,10 +12,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.report.axes import interval, plain_numbers
+from peerwise.report.axes import (
+    few_log_ticks,
+    interval,
+    legend_with_note,
+    name_outer,
+    plain_numbers,
+)
 from peerwise.report.look import panels, styled
 
 LINES = 8  # in a panel
@@ -240,35 +246,13 @@ def _frame(part: Layout, height: float, **options: Any) -> tuple[Figure, list[An
     return figure, axes[:count]
 
 
-def _outer(axes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Panels with nothing below them, and those with nothing to their left."""
-    specs = [axis.get_subplotspec() for axis in axes]
-    places = {(spec.rowspan.start, spec.colspan.start) for spec in specs}
-    below, left = [], []
-    for axis, spec in zip(axes, specs, strict=True):
-        if (spec.rowspan.start + 1, spec.colspan.start) not in places:
-            below.append(axis)
-        if spec.is_first_col():
-            left.append(axis)
-    return below, left
-
-
-def _legend(figure: Figure, handles: dict[str, Any], note: str) -> None:
-    """One legend below all panels, under it what lines and bands are."""
-    width = figure.get_figwidth()
-    widest = max((len(label) for label in handles), default=0)
-    columns = max(min(len(handles), int(width / (0.068 * widest + 0.65))), 1)
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=columns,
-        title=note, title_fontsize=8, alignment="center",
-    )  # fmt: skip
-
-
 def _curves(
     history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], of: str
 ) -> Figure:
-    means = history.groupby(["dataset", "method", "round"])[metric].mean()
-    log = bool(means.min() > 0 and means.max() / means.min() > STEEP)
+    of_repetitions = history.groupby(["dataset", "method", "repetition", "round"])[metric].mean()
+    means = of_repetitions.groupby(["dataset", "method", "round"]).mean()
+    # a repetition without any error has no logarithm, and one of few errors an interval too wide
+    log = of_repetitions.min() > means.min() / 20 and means.max() / means.min() > STEEP
     # scales differ between data sets, not between settings of one
     figure, axes = _frame(part, 2.6, sharex=True, sharey="dataset" not in part.facets)
     for axis, choice in zip(axes, part.panels, strict=True):
@@ -278,29 +262,22 @@ def _curves(
             if len(at) == 1:  # nothing is learnt round by round: a level
                 axis.axhline(mean[0], lw=1.2, **look)
                 continue
+            if not log and means.min() >= 0:
+                low = np.maximum(low, 0)
             axis.plot(at, mean, lw=1.6, **look)
             axis.fill_between(at, low, high, color=look["color"], alpha=0.15, lw=0)
         if log:
             axis.set_yscale("log")
-            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             plain_numbers(axis.yaxis)
         elif means.min() >= 0:
             axis.set_ylim(bottom=0)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.margins(x=0.01)
-    _name_axes(axes, "round", _words(metric))
-    _legend(figure, _handles(part, colours), of + _note(history, metric, "band"))
+    for axis in axes if log else ():  # once all lines have set the limits
+        few_log_ticks(axis.yaxis)
+    name_outer(axes, "round", _words(metric))
+    legend_with_note(figure, _handles(part, colours), of + _note(history, metric, "band"))
     return figure
-
-
-def _name_axes(axes: Sequence[Any], across: str, up: str) -> None:
-    """Name the axes of the outer panels, whose ticks are those of the others."""
-    below, left = _outer(axes)
-    for axis in below:
-        axis.set_xlabel(across)
-        axis.tick_params(labelbottom=True)
-    for axis in left:
-        axis.set_ylabel(up)
 
 
 def _handles(part: Layout, colours: list[Any]) -> dict[str, Any]:
@@ -336,14 +313,11 @@ def _dots(history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], 
         axis.set_yticks(range(len(order)), names)
         axis.set_ylim(-0.6, len(order) - 0.4)
         axis.xaxis.set_major_locator(MaxNLocator(4))
-    below, _ = _outer(axes)
-    for axis in below:
-        axis.set_xlabel(_words(metric))
-        axis.tick_params(labelbottom=True)
+    name_outer(axes, _words(metric))
     shapes = {
         _called(part.style, v): Line2D([], [], color="0.3", marker=MARKS[s], ls="")
         for s, v in enumerate(part.styles)
         if part.style is not None
     }
-    _legend(figure, shapes, of + _note(history, metric, "line"))
+    legend_with_note(figure, shapes, of + _note(history, metric, "line"))
     return figure

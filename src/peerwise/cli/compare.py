@@ -1,0 +1,55 @@
+"""The command that compares methods of one or several runs with statistics."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peerwise.cli.common import Figures, Style, console
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    metric: Annotated[str | None, typer.Option(help="[default: test_error].")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="METHOD", help="Compare with this one [default: the best]."),
+    ] = None,
+    better: Annotated[
+        str | None, typer.Option(help="lower or higher, for a metric whose name does not say it.")
+    ] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all digits to this file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the figures [default: runs/compare-RUN...].")
+    ] = None,
+    figure: Figures = None,
+    style: Style = None,
+) -> None:
+    """Compare methods of one or several runs: differences, tests, ranks.
+
+    Numbers are paired by data set, setting and repetition. Differences to a baseline come with
+    bootstrap intervals, Wilcoxon's signed-rank test and Holm's correction; three data sets or more
+    with mean ranks and a critical-difference diagram. A method that is in two runs is called by
+    its run: `--to "crc (RUN)"`.
+    """
+    from peerwise.checkpoint import write_whole
+    from peerwise.report import compared, compared_figures, comparison, reading
+    from peerwise.report.look import checked_formats, checked_style
+
+    formats, style = checked_formats(figure or ()), checked_style(style)
+    folders = reading.named(runs)
+    values = {name: reading.read_values(folder) for name, folder in folders.items()}
+    found = comparison.compare(comparison.gathered(values), metric, to=to, better=better)
+    found = found._replace(notes=[*found.notes, *reading.unlike(folders)])
+    for table in compared.tables(found, console.width):
+        console.print(table)
+    texts = ((latex, compared.latex), (csv, compared.csv), (markdown, compared.markdown))
+    for path, text in texts:
+        if path is not None:
+            write_whole(path, text(found).encode())
+            console.print(f"Written: {path}", markup=False)
+    folder = out or Path("runs") / f"compare-{'-'.join(f.resolve().name for f in runs)[:80]}"
+    for picture in compared_figures.draw(folder, folders, values, found, formats, style):
+        console.print(f"Figure: {picture}", markup=False)
