@@ -5,6 +5,7 @@ import shutil
 
 import pandas as pd
 import pytest
+from sklearn.datasets import load_wine
 
 import peerwise as pw
 from helpers import command
@@ -18,12 +19,23 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Folders `all` (three data sets, two methods), `more` (another split) and `alone`."""
+    """Folders `all` (three data sets, two methods), `more` (other rows) and `alone`.
+
+    The data sets have one shape, so that one program serves all of them.
+    """
     folder = tmp_path_factory.mktemp("runs")
-    pw.run(SMALL, data=["wine", "iris", "breast_cancer"], method=["crc", "ml"], out=folder / "all")
-    more = {"nodes": 3, "rows": 18}
-    pw.run(SMALL, data="wine", method=["crc", "isolated"], split=more, out=folder / "more")
-    pw.run(SMALL, data="wine", out=folder / "alone")
+    wine = load_wine(as_frame=True).frame.iloc[:, -4:]
+    for seed, name in enumerate(("oak", "ash", "fir")):
+        shuffled = wine.sample(frac=1, random_state=seed)
+        shuffled.to_csv(folder / f"{name}.csv", index=False)
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        data = {"source": ["oak.csv", "ash.csv", "fir.csv"], "target": "target"}
+        pw.run(SMALL, data=data, method=["crc", "ml"], out="all")
+        data = {"source": "oak.csv", "target": "target"}
+        more = {**SMALL["split"], "partition": "dirichlet"}
+        pw.run(SMALL, data=data, method=["crc", "isolated"], split=more, out="more")
+        pw.run(SMALL, data=data, out="alone")
     return folder
 
 
@@ -57,7 +69,7 @@ def test_two_runs_of_one_method_are_told_apart_and_unlike_rows_are_said(peerwise
     code, out, err = peerwise("compare", "all", "more")
     assert code == 0, err
     said = " ".join(out.split())
-    for words in ("crc (all)", "crc (more)", "isolated was not run on iris, breast_cancer."):
+    for words in ("crc (all)", "crc (more)", "isolated was not run on ash.csv, fir.csv."):
         assert words in said
     assert "all and more differ in [split]" in said
 

@@ -24,3 +24,8 @@ FILES = [
 )
 def test_a_run_file_of_the_docs_expands(page, text):
     assert expand(tomllib.loads(text)), page
+
+
+def test_the_run_file_of_the_figure_has_27_cells():
+    text = (ROOT / "docs" / "topologies.toml").read_text()
+    assert len(expand(tomllib.loads(text))) == 27

@@ -166,6 +166,9 @@ def test_the_last_round_alone_gives_dots_sorted_with_intervals(reps, kind):
     ends = [line.get_xdata() for line in axis.lines if len(line.get_xdata()) == 2]
     assert len(ends) == 3
     assert overlaps(figure) == []
+    (figure,) = drawn(frame.rename(columns={"auroc": "a", "test_error": "auroc"}), metric="auroc")
+    turned = [t.get_text() for t in shown(figure)[0].get_yticklabels()]
+    assert turned == names[::-1]  # more is better
 
 
 def test_another_metric_and_one_that_there_is_not():

@@ -50,6 +50,8 @@ def legend_with_note(figure: Figure, handles: dict[str, Any], note: str) -> None
     width = figure.get_figwidth()
     widest = max((len(label) for label in handles), default=0)
     columns = max(min(len(handles), int(width / (0.068 * widest + 0.65))), 1)
+    # the panels keep their height
+    figure.set_figheight(figure.get_figheight() + 0.25 + 0.19 * -(-len(handles) // columns))
     figure.legend(
         list(handles.values()), list(handles), loc="outside lower center", ncols=columns,
         title=note, title_fontsize=8, alignment="center",

@@ -22,6 +22,7 @@ from peerwise.report.axes import (
     name_outer,
     plain_numbers,
 )
+from peerwise.report.better import lower_is_better
 from peerwise.report.look import panels, styled
 
 LINES = 8  # in a panel
@@ -48,7 +49,10 @@ class Layout(NamedTuple):
 def factors_of(history: pd.DataFrame) -> list[str]:
     """The columns of a history that say what was varied, data set and method aside."""
     columns = [str(c) for c in history.columns]
-    return [c for c in columns[: columns.index("repetition")] if c not in ("dataset", "method")]
+    first = columns[: columns.index("repetition")]
+    # what the first cell did not depend on stands behind the metrics, which are numbers
+    words = [c for c in columns if not pd.api.types.is_numeric_dtype(history[c])]
+    return [c for c in dict.fromkeys((*first, *words)) if c not in ("dataset", "method")]
 
 
 def values_in(frame: pd.DataFrame, column: str) -> list[Any]:
@@ -147,8 +151,8 @@ def pages(
 
 
 def _metrics(history: pd.DataFrame) -> list[str]:
-    columns = [str(c) for c in history.columns]
-    return columns[columns.index("node") + 1 :]
+    others = {"dataset", "method", "repetition", "round", "node", *factors_of(history)}
+    return [str(c) for c in history.columns if c not in others]
 
 
 def _pages(whole: Layout) -> Iterator[Layout]:
@@ -294,9 +298,11 @@ def _handles(part: Layout, colours: list[Any]) -> dict[str, Any]:
 
 
 def _dots(history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], of: str) -> Figure:
-    """A row for each line there would be, sorted by the mean over panels: the lowest on top."""
+    """A row for each line there would be, sorted by the mean over panels: the best on top."""
     keep = history[history[part.colour].isin(part.colours)]
-    order = keep.groupby(part.colour)[metric].mean().sort_values(kind="stable").index.tolist()
+    up = lower_is_better(metric) is not False
+    means = keep.groupby(part.colour)[metric].mean()
+    order = means.sort_values(ascending=up, kind="stable").index.tolist()
     place = {value: row for row, value in enumerate(reversed(order))}
     figure, axes = _frame(part, 0.9 + 0.3 * len(order) * len(part.styles) ** 0.5, sharey=True,
                           sharex="dataset" not in part.facets)  # fmt: skip
