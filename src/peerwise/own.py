@@ -68,8 +68,17 @@ def code_of(thing: Any) -> dict[str, str]:
     """
     names = sorted({name.partition(":")[0] for name in _names(thing)})
     own = [name for name in names if name.partition(".")[0] != "peerwise"]
-    files = {path for name in own for path in files_of(name)}
-    return {path.name: _hash(path) for path in sorted(files)}
+    return {
+        path.relative_to(_root(name, files[0])).as_posix(): _hash(path)
+        for name in own
+        if (files := files_of(name))
+        for path in files
+    }
+
+
+def _root(module: str, file: Path) -> Path:
+    """The folder from which a module is imported by its name."""
+    return file.parents[module.count(".") + (file.name == "__init__.py")]
 
 
 def _names(thing: Any) -> Iterator[str]:
@@ -90,9 +99,8 @@ def files_of(module: str) -> list[Path]:
     first = _source(module, None)
     if first is None:
         return []
-    depth = module.count(".") + (first.name == "__init__.py")
-    root = first.parents[depth]  # what lies in it can be imported by name
-    base = first.parent if not depth else root / module.partition(".")[0]
+    root = _root(module, first)
+    base = first.parent if first.parent == root else root / module.partition(".")[0]
     files, waiting = [], [first]
     while waiting:
         path = waiting.pop()

@@ -316,6 +316,7 @@ def up(
         "that keeps its rows and talks to its neighbours over mutual TLS."
     )
     extra = ["--channel", channel] if channel else []
+    stop_gently()
     with local.Peers(federation, extra) as peers, Live(console=console, transient=True) as live:
         good = peers.wait(seconds, lambda now: live.update(_standing(now)))
         last, wrong = peers.look(), peers.failed()

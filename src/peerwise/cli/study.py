@@ -10,11 +10,13 @@ from rich.table import Table
 from peerwise.cli.common import (
     Data,
     Device,
+    Fresh,
     Out,
     Workers,
     console,
     progress,
     show_failures,
+    stopping,
     use_data,
     use_device,
 )
@@ -110,6 +112,7 @@ def reproduce(
     kept: Annotated[
         bool, typer.Option("--kept", help="Run nothing: show what the folder has so far.")
     ] = False,
+    fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
 ) -> None:
@@ -125,7 +128,7 @@ def reproduce(
     use_data(data)
     folder = out or Path("runs") / (item.replace("/", "-") + ("-quick" if quick else ""))
     chosen = [name.strip() for name in datasets.split(",")] if datasets else None
-    with progress(item) as advance:
+    with stopping(folder), progress(item) as advance:
         outcome = run_items(
             paper,
             items,
@@ -136,7 +139,9 @@ def reproduce(
             workers=workers,
             progress=advance,
             only_kept=kept,
+            fresh=fresh,
         )
+    console.print(f"{outcome.words}.", highlight=False)
     _show_paper(folder)
     show_failures(outcome.failures)
 
@@ -146,7 +151,7 @@ def _show_paper(folder: Path) -> None:
 
     for figure in show(folder, console):
         console.print(f"Figure: {figure}")
-    console.print(f"Results: [bold]{folder}[/] (results.json, environment.json, cells/)")
+    console.print(f"Results: [bold]{folder}[/] (results.parquet, results.json, environment.json)")
 
 
 def run(
@@ -155,6 +160,7 @@ def run(
     ] = None,
     data: Data = None,
     out: Out = None,
+    fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
     show_keys: Annotated[
@@ -173,6 +179,7 @@ def run(
     if show_keys:
         _show_keys()
         return
+    from peerwise.study.engine import ThisMachine
     from peerwise.study.sweep import read_config, sweep
 
     if config is None:
@@ -181,8 +188,11 @@ def run(
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
-    with progress(config.stem) as advance:
-        outcome = sweep(description, folder, workers=workers, progress=advance)
+    with stopping(folder), progress(config.stem) as advance:
+        outcome = sweep(
+            description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh
+        )
+    console.print(f"{outcome.words}.", highlight=False)
     _show_sweep(folder)
     show_failures(outcome.failures)
 
@@ -206,7 +216,7 @@ def _show_sweep(folder: Path) -> None:
 
     for figure in show(folder, console):
         console.print(f"Figure: {figure}")
-    console.print(f"Results: [bold]{folder}[/] (results.json, history.parquet, environment.json)")
+    console.print(f"Results: [bold]{folder}[/] (results.parquet, results.json, history.parquet)")
 
 
 def report(

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import UnknownName
-from peerwise.study.tasks import Arrays as Arrays
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Arrays as Arrays
+from peerwise.study.jobs import Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

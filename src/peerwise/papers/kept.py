@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from peerwise.errors import BadFile
 from peerwise.papers.items import Arrays, Scale, TaskPaper
 from peerwise.papers.reproduce import tasks_of
-from peerwise.study.tasks import kept
+from peerwise.study.store import Store
 
 
 class Kept(NamedTuple):
@@ -48,14 +48,15 @@ def arrays_of(folder: Path, paper: TaskPaper) -> Kept:
         raise BadFile(f"{folder / 'config.toml'} names {unknown[0]}, which {paper.name} has not")
     wanted = tasks_of(paper, asked.items, asked.sets, asked.scale)
     every = {task.key: task for tasks in wanted.values() for task in tasks.values()}
-    read = {key: kept(folder / "cells", task) for key, task in every.items()}
+    store = Store(folder)
+    read = {key: store.get(key) for key in every}
     done: dict[str, dict[str, Arrays]] = {item: {} for item in wanted}
     missing: dict[str, list[str]] = {item: [] for item in wanted}
     for item, tasks in wanted.items():
         for name, task in tasks.items():
-            arrays = read[task.key]
-            if arrays is None:
+            kept = read[task.key]
+            if kept is None:
                 missing[item].append(name)
             else:
-                done[item][name] = arrays
+                done[item][name] = kept.arrays
     return Kept(done, missing)

@@ -1,6 +1,6 @@
 """Reproduce items of a paper: run what they need, keep it, and set the numbers side by side."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from peerwise.learner import Cell, Outcome
+    from peerwise.study.engine import Ran
+    from peerwise.study.jobs import Job
     from peerwise.study.results import Claim, Record
 
 QUICK_NODES = 80  # larger networks are left out of a quick run
@@ -50,6 +52,7 @@ class Reproduction(NamedTuple):
     claims: "list[Claim]"
     history: "pd.DataFrame | None"
     failures: dict[str, str]  # data set or task -> why
+    words: str = ""  # how many cells were kept and why others were not
 
 
 def list_items() -> list[tuple[str, str]]:
@@ -82,13 +85,14 @@ def reproduce(
     workers: int | None = None,
     progress: Progress | None = None,
     only_kept: bool = False,
+    fresh: bool = False,
 ) -> Reproduction:
     """Run items of a paper on the data sets at hand and write a run folder.
 
     `repetitions` is the number of trials where items are Monte Carlo, and of replicas where they
     train networks. `only_kept` runs nothing and takes what is in the folder.
     """
-    work = _Work(folder, Scale(quick, repetitions), chosen, progress, workers, only_kept)
+    work = _Work(folder, Scale(quick, repetitions), chosen, progress, workers, only_kept, fresh)
     if isinstance(paper, TaskPaper):
         return _from_tasks(paper, items, work)
     return _from_columns(paper, items, work)
@@ -103,11 +107,15 @@ class _Work(NamedTuple):
     progress: Progress | None
     workers: int | None
     only_kept: bool
+    fresh: bool
 
-    @property
-    def how(self) -> tuple[Path, Progress | None, int | None, bool]:
-        """What those who run cells and tasks are told."""
-        return self.folder / "cells", self.progress, self.workers, self.only_kept
+    def run(self, jobs: "Iterable[Job]") -> "Ran":
+        """Run jobs, or take what is kept of them."""
+        from peerwise.study.engine import ThisMachine, run_jobs
+
+        how: dict[str, Any] = {"progress": self.progress, "only_kept": self.only_kept}
+        engine = ThisMachine(self.workers)
+        return run_jobs(jobs, self.folder, engine=engine, fresh=self.fresh, **how)
 
     def write(
         self, paper: Paper | TaskPaper, items: list[str], sets: list[str],
@@ -115,11 +123,15 @@ class _Work(NamedTuple):
     ) -> "list[Claim]":  # fmt: skip
         """Write the run folder; returns the claims."""
         from peerwise.study.results import write_folder
+        from peerwise.study.store import Store
 
         named = [f"{paper.name}/{item}" for item in items]
         asked = {"items": named, "datasets": sets, "quick": self.scale.quick}
         claims, config = paper.claims(records), {"command": "reproduce", **asked, **more}
-        write_folder(self.folder, config=config, records=records, claims=claims, history=history)
+        rows = None if self.only_kept else Store(self.folder).rows()
+        write_folder(
+            self.folder, config=config, records=records, claims=claims, history=history, rows=rows
+        )
         return claims
 
 
@@ -130,7 +142,7 @@ def _fits(item: Item, dataset: Dataset) -> bool:
 def _from_columns(paper: Paper, items: list[str], work: _Work) -> Reproduction:
     from peerwise.learner import cell
     from peerwise.papers.records import cells
-    from peerwise.study.pool import run_all
+    from peerwise.study.jobs import Run, to_outcome
 
     datasets = paper.datasets(work.chosen, work.scale.quick)
     here = [d for d in datasets if d.present]
@@ -145,9 +157,10 @@ def _from_columns(paper: Paper, items: list[str], work: _Work) -> Reproduction:
     needed = [c for d in here for t in tables if _fits(t, d) for c in cells(t, bases[d.name])]
     if work.scale.quick:
         needed = [c for c in needed if c["split"]["nodes"] <= QUICK_NODES]
-    outcomes, failed = run_all(needed, *work.how)
+    ran = work.run(Run(c) for c in needed)
+    outcomes = {key: to_outcome(kept.arrays) for key, kept in ran.done.items()}
     sources = {c.key: c["data"]["source"] for c in needed}
-    failures = {sources[key]: why for key, why in failed.items()}
+    failures = {sources[key]: why for key, why in ran.failures.items()}
     records = [
         record for item in items for record in _of_item(paper, item, datasets, bases, outcomes)
     ]
@@ -155,7 +168,7 @@ def _from_columns(paper: Paper, items: list[str], work: _Work) -> Reproduction:
     history = _curves(here, bases, outcomes) if curves else None
     chosen, often = [d.name for d in datasets], next(iter(bases.values()))["run"]["repetitions"]
     claims = work.write(paper, items, chosen, records, {"repetitions": often}, history)
-    return Reproduction(items, chosen, records, claims, history, failures)
+    return Reproduction(items, chosen, records, claims, history, failures, ran.words)
 
 
 def _of_item(
@@ -195,8 +208,6 @@ def tasks_of(paper: TaskPaper, items: list[str], sets: list[str], scale: Scale) 
 
 
 def _from_tasks(paper: TaskPaper, items: list[str], work: _Work) -> Reproduction:
-    from peerwise.study.tasks import run_tasks
-
     sets = paper.datasets(work.chosen)
     if not sets and any(paper.items[item].needs_data for item in items):
         raise BadData(
@@ -205,14 +216,14 @@ def _from_tasks(paper: TaskPaper, items: list[str], work: _Work) -> Reproduction
         )
     wanted = tasks_of(paper, items, sets, work.scale)
     every = [task for tasks in wanted.values() for task in tasks.values()]
-    done, failed = run_tasks(every, *work.how)
+    ran = work.run(every)
     records: list[Record] = []
     for item, tasks in wanted.items():
-        arrays = {name: done[task.key] for name, task in tasks.items() if task.key in done}
+        arrays = {n: ran.done[t.key].arrays for n, t in tasks.items() if t.key in ran.done}
         records += paper.records(item, arrays)
     often = work.scale.repetitions
     trials = {} if often is None else {"trials": often}
     claims = work.write(paper, items, sets, records, trials)
     names = {task.key: name for tasks in wanted.values() for name, task in tasks.items()}
-    failures = {names[key]: why for key, why in failed.items()}
-    return Reproduction(items, sets, records, claims, None, failures)
+    failures = {names[key]: why for key, why in ran.failures.items()}
+    return Reproduction(items, sets, records, claims, None, failures, ran.words)

@@ -20,7 +20,7 @@ from peerwise.papers.items import (
     deal_tasks,
     merged,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 SETS = ("fashion_mnist", "cifar10", "svhn_derived_20k")  # the last is a subset of SVHN
 # The paper's rules.

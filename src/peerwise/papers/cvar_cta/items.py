@@ -19,7 +19,7 @@ from peerwise.papers.items import (
     at_hand,
     merged,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 SETS = ("mnist", "fashion_mnist")
 ALPHA = 0.3  # the paper gives none; its authors' earlier code has .3 on MNIST

@@ -21,7 +21,7 @@ from peerwise.papers.items import (
     deal_tasks,
     merged,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 _TEACHER = {"loss": "virtual_teacher"}
 # What is trained, by name: method and loss.

@@ -21,7 +21,7 @@ from peerwise.papers.items import (
     merged,
     named,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 # Privacy budgets: half decades.
 EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]

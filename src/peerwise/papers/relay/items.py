@@ -17,7 +17,7 @@ from peerwise.papers.items import (
     merged,
     named,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 # How rows are dealt, by what differs between nodes.
 DEALT = {
