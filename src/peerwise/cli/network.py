@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.common import stop_gently
 from peerwise.cli.peer import Channel, channel_named
 from peerwise.errors import BadFile, BadSetting
 

@@ -5,6 +5,7 @@ them are put into one `results.parquet`: a row an array, with what was asked, wh
 with what it was made. Files of earlier descriptions stay in `cells/`.
 """
 
+import hashlib
 import io
 import json
 import zipfile
@@ -126,7 +127,19 @@ def _line(row: Row, kept: Kept | None) -> dict[str, Any]:
         line |= {"dtype": "text" if texts else row.array.dtype.name, "shape": row.array.shape}
         line |= {"texts": flat.tolist()} if texts else {"values": flat.astype(np.float64)}
     about = {} if kept is None else kept.about
-    return line | {part: json.dumps(about.get(part), default=str) for part in _PARTS}
+    line |= {part: json.dumps(about.get(part), default=str) for part in _PARTS}
+    return line | {"hash": _hash(line)}
+
+
+def _hash(line: Mapping[str, Any]) -> str:
+    """A hash of everything in a line that jobs are read back from."""
+    mark = hashlib.sha256()
+    for name in ("cell", "metric", "dtype", "texts", *_PARTS):
+        mark.update(f"{line.get(name)}\n".encode())
+    for name in ("shape", "values"):
+        given = line.get(name)
+        mark.update(np.asarray([] if given is None else given, np.float64).tobytes())
+    return mark.hexdigest()[:16]
 
 
 _PARTS = ("made", "depends", "asked")
@@ -140,6 +153,7 @@ _TYPES = {
     "values": pa.list_(pa.float64()),
     "texts": pa.list_(pa.string()),
     **dict.fromkeys(_PARTS, pa.string()),
+    "hash": pa.string(),
 }
 COLUMNS = ("cell", "dataset", "seed", *_TYPES)  # names that nothing else may have
 
@@ -174,13 +188,16 @@ def _read(path: Path, changed: int, size: int) -> dict[str, Kept]:
         for row in table.to_batches(max_chunksize=64):
             values = row.column("values")
             for i, line in enumerate(row.drop_columns(["values"]).to_pylist()):
+                line["values"] = values[i].values.to_numpy() if values[i].is_valid else None
+                if line["hash"] != _hash(line):
+                    raise ValueError("a number is not the one that was written")
                 if line["dtype"] is None:
                     continue
                 about = {part: json.loads(line[part]) for part in _PARTS}
                 job = kept.setdefault(line["cell"], Kept({}, about))
-                flat = line["texts"] if line["dtype"] == "text" else values[i].values.to_numpy()
-                kind = None if line["dtype"] == "text" else line["dtype"]
-                job.arrays[line["metric"]] = np.asarray(flat, kind).reshape(line["shape"])
+                text = line["dtype"] == "text"
+                flat = np.asarray(line["texts"]) if text else line["values"].astype(line["dtype"])
+                job.arrays[line["metric"]] = flat.reshape(line["shape"])
     except _BROKEN as error:
         reason = str(error).splitlines()[0]
         raise BadFile(f"{path} is damaged ({reason}); take a whole copy of it") from None
