@@ -227,7 +227,7 @@ def report(
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.checkpoint import write_whole
-    from peerwise.papers.markdown import page
+    from peerwise.papers.show import page
     from peerwise.study.results import read_folder
 
     if not folder.is_dir():

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,10 +32,11 @@ class Record(BaseModel):
     std: float | None  # over repetitions
     reps: int
     paper_value: float | None = None
+    values: list[float] = []  # one a repetition, where they are known and not too many
 
 
 class Claim(BaseModel):
-    """A claim of a paper, whether it held here, and the numbers that say so."""
+    """A claim of a paper, how it is graded here, and the numbers that say so."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,7 +45,8 @@ class Claim(BaseModel):
     rule: str  # when it counts as held
     ours: str
     paper: str
-    held: bool | None  # None: not measured in this run
+    verdict: Literal["held", "not held", "undecided"]
+    reason: str = ""  # what the verdict rests on
 
 
 def history_of(outcome: Outcome, **names: Any) -> pd.DataFrame:
