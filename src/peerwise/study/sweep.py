@@ -65,7 +65,9 @@ def _values(cell: Cell, outcome: Outcome, reference: Outcome | None) -> dict[str
             pooled = reference.values[f"{part}_error"][:, -1].mean(-1)
             values[f"{part}_gap"] = values[f"{part}_error"] - pooled
     values["node_std"] = last["test_error"].std(-1)
-    values["bytes_per_link"] = np.full(len(last["test_error"]), float(outcome.bytes_per_link))
+    sizes = {"bytes_per_link": 1, "bytes": outcome.messages}
+    for name, messages in sizes.items():
+        values[name] = np.full(len(last["test_error"]), float(outcome.bytes_per_link) * messages)
     return values
 
 
