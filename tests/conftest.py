@@ -22,8 +22,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
-# folders and files, besides what is marked `optimised`; test_pools compares with other processes
-AS_USERS_DO = {"parity", "peer", "test_pools.py"}
+# folders and files, besides what is marked `optimised`
+AS_USERS_DO = {"parity", "peer"}
 
 
 def _known(option):

@@ -16,7 +16,6 @@ import difflib
 import importlib
 import inspect
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import (
@@ -29,6 +28,7 @@ from typing import (
     get_type_hints,
 )
 
+from peerwise import own
 from peerwise.errors import BadSetting, PeerwiseError, UnknownName
 from peerwise.names import KINDS, entries, first_sentence
 from peerwise.options import Named, Option, checked, dotted, in_words, option_of, section
@@ -228,10 +228,8 @@ def find(kind: str, name: Any) -> Declared:
 
 def _own(kind: str, name: str) -> Declared:
     module, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:  # a user's file beside the configuration is found
-        sys.path.insert(0, os.getcwd())
     try:
-        loaded = importlib.import_module(module)
+        loaded = own.load(module)
     except PeerwiseError:
         raise
     except Exception as error:  # whatever is wrong in a user's file is for the user to mend

@@ -5,13 +5,34 @@ PeerwiseError (a ValueError)
 ├── BadData         a table that cannot be learnt from
 ├── BadSetting      a parameter or configuration key that makes no sense
 ├── BadFile         a file or folder that is missing, damaged or of another kind
-└── Diverged        a training whose loss is infinite or NaN; names round, node and stage
+├── Diverged        a training whose loss is infinite or NaN; names round, node and stage
+└── MissingExtra    a part of the package that was not installed; names the command that does
 """
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
-__all__ = ["BadData", "BadFile", "BadSetting", "Diverged", "PeerwiseError", "UnknownName"]
+__all__ = [
+    "BadData",
+    "BadFile",
+    "BadSetting",
+    "Diverged",
+    "MissingExtra",
+    "PeerwiseError",
+    "UnknownName",
+    "extra",
+]
+
+# libraries that are installed with a part of the package, and what that part does
+EXTRAS = {
+    "cryptography": ("peers", "peers that talk over a network"),
+    "grpc": ("peers", "peers that talk over a network"),
+    "prometheus_client": ("peers", "peers that talk over a network"),
+    "dp_accounting": ("privacy", "noise and its accounting"),
+    "opendp": ("privacy", "noise and its accounting"),
+}
 
 
 class PeerwiseError(ValueError):
@@ -42,3 +63,18 @@ class BadFile(PeerwiseError):
 
 class Diverged(PeerwiseError):
     """A training whose loss became infinite or NaN."""
+
+
+class MissingExtra(PeerwiseError, ImportError):
+    """A library that belongs to a part of the package which was not installed."""
+
+
+def extra(module: str) -> Any:
+    """The module of a library that may be absent, or an error that says how to install it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        name, what = EXTRAS[module.partition(".")[0]]
+        raise MissingExtra(
+            f"{what} need {error.name}, which is not installed: pip install 'peerwise[{name}]'"
+        ) from None

@@ -1,6 +1,11 @@
 """What a person meets: commands, their help, and what they say when something is wrong."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pandas as pd
 import pytest
@@ -12,6 +17,7 @@ from peerwise.cli import app
 from peerwise.errors import BadFile
 from peerwise.estimators import RiskCalibratedClassifier
 from peerwise.privacy import Ledger
+from peerwise.study.store import Store
 
 CONFIG = """
 data = "wine"
@@ -53,7 +59,8 @@ def test_a_run_of_ones_own_and_its_report(peerwise, tmp_path):
     assert (folder / "curves.png").stat().st_size > 10_000
     again, shown, _ = peerwise("report", folder)
     assert again == 0
-    assert shown.splitlines()[0] == out.splitlines()[0]
+    assert out.startswith("3 cells: 0 kept, 3 run (3: not run before).")
+    assert shown.splitlines()[0] == out.splitlines()[1]
 
 
 def test_run_tells_its_keys(peerwise):
@@ -226,3 +233,28 @@ def test_a_ledger_is_shown_and_belongs_to_its_node(tmp_path):
     assert "left: epsilon 0.75" in result.output
     other = CliRunner().invoke(app, ["ledger", str(path), "--node", "ward 8"])
     assert isinstance(other.exception, BadFile)
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_ctrl_c_ends_a_run_with_one_line_and_the_same_command_goes_on(tmp_path, workers):
+    (tmp_path / "long.toml").write_text(
+        'data = "wine"\nsplit = {nodes = 3, rows = 20}\nnetwork = "ring"\n'
+        "run = {repetitions = 1, rounds = 50, seed = [0, 1, 2, 3, 4, 5, 6, 7]}\n"
+    )
+    command = [sys.executable, "-m", "peerwise", "run", "long.toml", "--workers", str(workers)]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    cells = tmp_path / "runs" / "long" / "cells"
+    while running.poll() is None and not (cells.is_dir() and any(cells.glob("*.npz"))):
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate()
+    assert running.returncode == 130
+    assert said.split("\n")[1:] == [
+        "stopped; runs/long keeps what was finished: the same command goes on from there", ""
+    ]  # fmt: skip
+    done = list(cells.glob("*.npz"))
+    assert done
+    for path in done:
+        assert Store(cells.parent).get(path.stem) is not None

@@ -85,7 +85,7 @@ def test_another_metric_of_runs(peerwise):
     ("given", "says"),
     [
         (["absent"], "there is no folder absent"),
-        (["empty"], "empty has no results.json: it is no run folder"),
+        (["empty"], "empty has no results.parquet: it is no run folder"),
         (["file"], "there is no folder file"),
         (["alone"], "two methods or more, and crc alone has values"),
         (["all", "--metric", "test_eror"], "did you mean 'test_error'"),
@@ -104,7 +104,7 @@ def test_a_mistake_is_one_line(peerwise, tmp_path, given, says):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     shutil.copytree("more", "damaged")
-    (tmp_path / "damaged" / "history.parquet").write_bytes(b"PAR1")
+    (tmp_path / "damaged" / "results.parquet").write_bytes(b"PAR1")
     code, _, err = peerwise("compare", *given)
     assert code == 2
     assert says in " ".join(err.split())

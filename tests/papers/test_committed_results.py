@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from peerwise.study.tasks import KEPT
 
 from peerwise import data
 from peerwise.papers.kept import arrays_of
 from peerwise.papers.reproduce import PAPERS, reproduce
-from peerwise.study.tasks import KEPT
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(p.parent for p in RESULTS.glob(f"*/{KEPT}"))

@@ -7,6 +7,7 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
+from peerwise.study.tasks import Task, kept
 from rich.console import Console
 from scipy.stats import ks_2samp
 
@@ -30,7 +31,6 @@ from peerwise.privacy.sensitivity import warn_local
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.study.results import Record, read_folder
-from peerwise.study.tasks import Task, kept
 
 
 def made(seed=0, m=120, test=200):

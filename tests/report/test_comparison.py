@@ -305,9 +305,9 @@ def test_the_diagram_of_ranks_names_every_method_apart(methods):
     assert all(figure.bbox.x0 <= b.x0 and b.x1 <= figure.bbox.x1 for b in boxes)
 
 
-def test_accuracy_against_bytes_is_error_by_rounds_times_size():
+def test_accuracy_against_the_bytes_sent_so_far():
     history = pd.DataFrame({"dataset": "wine", "round": [1, 2, 4], "test_error": [0.5, 0.3, 0.2]})
-    values = tidy({"crc": [100.0], "alone": [0.0]}, metric="bytes_per_link")
+    values = tidy({"crc": [400.0], "alone": [0.0]}, metric="bytes")
     figure = accuracy_by_bytes({"crc": history, "alone": history}, values)
     sends, silent = figure.axes[0].lines
     np.testing.assert_allclose(sends.get_xdata(), [100, 200, 400])

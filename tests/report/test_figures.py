@@ -70,8 +70,8 @@ def labels(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_three_topologies_methods_and_seeds_are_three_panels_of_three_lines():
-    frame = history(reps=1, topology=["ring", "star", "random_tree"], seed=["0", "1", "2"])
+def test_three_topologies_methods_and_repetitions_are_three_panels_of_three_lines():
+    frame = history(topology=["ring", "star", "random_tree"])
     (figure,) = drawn(frame)
     assert [a.get_title() for a in shown(figure)] == [
         "topology = ring", "topology = star", "topology = random tree"
@@ -156,7 +156,7 @@ def test_a_method_that_does_not_depend_on_a_factor_is_in_every_panel():
 
 @pytest.mark.parametrize(("reps", "kind"), [(1, "80 % of the nodes"), (2, "range"), (3, "95 %")])
 def test_the_last_round_alone_gives_dots_sorted_with_intervals(reps, kind):
-    frame = history(rounds=(64,), reps=reps, topology=["ring", "star"], seed=["0"])
+    frame = history(rounds=(64,), reps=reps, topology=["ring", "star"])
     frame["test_error"] += frame["method"].map({"method_0": 2.0, "method_1": 0.0, "method_2": 1.0})
     (figure,) = drawn(frame)
     axis = shown(figure)[0]

@@ -2,7 +2,6 @@
 
 import io
 
-import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -54,17 +53,6 @@ def test_rows_are_grouped_by_what_varies_with_the_best_of_each_group_bold():
     errors = next(c for c in table.columns if str(c.header) == "test\nerror")
     assert [cell.style for cell in errors.cells] == ["", "bold", "bold", ""]
     assert str(next(iter(errors.cells))) == "0.300 ±.010"
-
-
-def test_seeds_are_repetitions():
-    each = [record(v, std=s, reps=2, method="crc", seed=i) for i, (v, s) in
-            enumerate([(0.1, 0.0), (0.3, 0.1)])]  # fmt: skip
-    (pooled,) = tables.over_seeds(each)
-    values = np.array([0.1, 0.1, 0.2, 0.4])  # with these means and standard deviations
-    assert np.isclose(pooled.value, values.mean())
-    assert np.isclose(pooled.std, values.std())
-    assert pooled.reps == 4
-    assert pooled.setting == {"method": "crc"}
 
 
 def test_numbers_that_vary_are_sorted_and_a_single_method_is_not_named():

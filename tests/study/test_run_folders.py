@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from peerwise.errors import BadFile, BadSetting
+from peerwise.study.engine import ThisMachine
 from peerwise.study.results import Claim, Record, read_folder, write_folder
 from peerwise.study.sweep import read_config, sweep
 
@@ -31,7 +32,7 @@ RECORD = Record(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("run")
-    sweep(CONFIG, path, workers=1)
+    sweep(CONFIG, path, engine=ThisMachine(1))
     return path
 
 
@@ -89,7 +90,7 @@ def test_records_of_another_shape_are_refused(tmp_path):
 
 def test_a_sweep_where_nothing_runs_says_why(tmp_path):
     with pytest.raises(BadSetting, match="too few"):
-        sweep({**CONFIG, "split": {"nodes": 999}}, tmp_path, workers=1)
+        sweep({**CONFIG, "split": {"nodes": 999}}, tmp_path, engine=ThisMachine(1))
 
 
 def test_configurations_that_cannot_be_read(tmp_path):

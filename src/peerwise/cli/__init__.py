@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from peerwise import __version__
 from peerwise.cli import listing, sites, study
-from peerwise.cli.common import console, errors
+from peerwise.cli.common import console, errors, stop_at_once
 from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
 from peerwise.cli.peer import peer_app
@@ -52,20 +52,14 @@ def _root(
 
 def main() -> None:
     """Run the command line; a user's mistake is one line, not a traceback."""
+    stop_at_once()
     try:
-        app(standalone_mode=False)
+        sys.exit(app(standalone_mode=False))  # typer gives back the code of `typer.Exit`
     except PeerwiseError as error:
         errors.print(f"[bold red]error[/]: {escape(str(error))}")
         sys.exit(2)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         errors.print("stopped")
-        sys.exit(130)
-    except KeyboardInterrupt:
-        errors.print(
-            "\nstopped; what was finished is kept, and the same command goes on from there"
-        )
         sys.exit(130)
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line itself

@@ -1,6 +1,11 @@
 """What the commands share: the console, options, progress and how mistakes are told."""
 
+import multiprocessing
 import os
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +21,7 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 
 from peerwise.errors import BadSetting, UnknownName
@@ -26,6 +32,7 @@ errors = Console(stderr=True)
 Out = Annotated[Path | None, typer.Option(help="Folder for the results [default: runs/NAME].")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes to use [default: one a core].")]
 Device = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run everything again, also what is kept.")]
 Data = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets with a MANIFEST.json [default: PEERWISE_DATA]."),
@@ -46,17 +53,84 @@ Facet = Annotated[
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error; call what it gives with (done, total)."""
+    """Progress with the time left, on standard error; call what it gives with (done, total).
+
+    On a terminal it is a bar, elsewhere a line now and then.
+    """
+    if not errors.is_terminal:
+        yield _lines(what)
+        return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(escape(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _lines(what: str, every: float = 30.0) -> Callable[[int, int], None]:
+    """Print a line every so many seconds while something goes on."""
+    begun = last = time.monotonic()
+    first = -1
+
+    def advance(done: int, total: int) -> None:
+        nonlocal last, first
+        now = time.monotonic()
+        first = done if first < 0 else first
+        if now - last < every or done >= total:
+            return
+        last = now
+        pace = (done - first) / (now - begun)
+        left = f", about {(total - done) / pace / 60:.0f} min left" if pace else ""
+        errors.print(f"{what}: {done} of {total}{left}", highlight=False, markup=False)
+
+    return advance
+
+
+def stop_at_once(more: str = "") -> None:
+    """From now on Ctrl-C and SIGTERM end the program at once, with one line.
+
+    Files are written whole or not at all, so that nothing is lost by it. Python would first unwind
+    from the middle of a compiled program, which crashes.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+        errors.show_cursor(True)
+        errors.print(f"\nstopped{more}", markup=False, highlight=False, soft_wrap=True)
+        sys.stdout.flush()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def stop_gently() -> None:
+    """From now on Ctrl-C unwinds as in any Python program, and what was started is ended first."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def stopping(folder: Path) -> Iterator[None]:
+    """Say how to go on if the run is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    stop_at_once(f"; {folder} keeps what was finished: the same command goes on from there")
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def use_device(device: str) -> None:

@@ -40,7 +40,7 @@ def compare(
 
     formats, style = checked_formats(figure or ()), checked_style(style)
     folders = reading.named(runs)
-    values = {name: reading.read_values(folder) for name, folder in folders.items()}
+    values = reading.read_runs(folders)
     found = comparison.compare(comparison.gathered(values), metric, to=to, better=better)
     found = found._replace(notes=[*found.notes, *reading.unlike(folders)])
     for table in compared.tables(found, console.width):

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.common import stop_gently
 from peerwise.cli.peer import Channel, channel_named
 from peerwise.errors import BadFile, BadSetting
 
@@ -316,6 +317,7 @@ def up(
         "that keeps its rows and talks to its neighbours over mutual TLS."
     )
     extra = ["--channel", channel] if channel else []
+    stop_gently()
     with local.Peers(federation, extra) as peers, Live(console=console, transient=True) as live:
         good = peers.wait(seconds, lambda now: live.update(_standing(now)))
         last, wrong = peers.look(), peers.failed()

@@ -12,12 +12,14 @@ from peerwise.cli.common import (
     Device,
     Facet,
     Figures,
+    Fresh,
     Out,
     Style,
     Workers,
     console,
     progress,
     show_failures,
+    stopping,
     use_data,
     use_device,
 )
@@ -113,6 +115,7 @@ def reproduce(
     kept: Annotated[
         bool, typer.Option("--kept", help="Run nothing: show what the folder has so far.")
     ] = False,
+    fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
 ) -> None:
@@ -128,7 +131,7 @@ def reproduce(
     use_data(data)
     folder = out or Path("runs") / (item.replace("/", "-") + ("-quick" if quick else ""))
     chosen = [name.strip() for name in datasets.split(",")] if datasets else None
-    with progress(item) as advance:
+    with stopping(folder), progress(item) as advance:
         outcome = run_items(
             paper,
             items,
@@ -139,7 +142,9 @@ def reproduce(
             workers=workers,
             progress=advance,
             only_kept=kept,
+            fresh=fresh,
         )
+    console.print(f"{outcome.words}.", highlight=False)
     _show_paper(folder)
     show_failures(outcome.failures)
 
@@ -149,7 +154,7 @@ def _show_paper(folder: Path) -> None:
 
     for figure in show(folder, console):
         console.print(f"Figure: {figure}")
-    console.print(f"Results: [bold]{folder}[/] (results.json, environment.json, cells/)")
+    console.print(f"Results: [bold]{folder}[/] (results.parquet, results.json, environment.json)")
 
 
 def run(
@@ -158,6 +163,7 @@ def run(
     ] = None,
     data: Data = None,
     out: Out = None,
+    fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
     figure: Figures = None,
@@ -179,6 +185,7 @@ def run(
     if show_keys:
         _show_keys()
         return
+    from peerwise.study.engine import ThisMachine
     from peerwise.study.sweep import read_config, sweep
 
     if config is None:
@@ -188,8 +195,11 @@ def run(
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
-    with progress(config.stem) as advance:
-        outcome = sweep(description, folder, workers=workers, progress=advance)
+    with stopping(folder), progress(config.stem) as advance:
+        outcome = sweep(
+            description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh
+        )
+    console.print(f"{outcome.words}.", highlight=False)
     _show_sweep(folder, facet=facet, **look)
     show_failures(outcome.failures)
 
@@ -220,7 +230,7 @@ def _show_sweep(folder: Path, **look: Any) -> None:
 
     for figure in show(folder, console, **look):
         console.print(f"Figure: {figure}")
-    console.print(f"Results: [bold]{folder}[/] (results.json, history.parquet, environment.json)")
+    console.print(f"Results: [bold]{folder}[/] (results.parquet, results.json, history.parquet)")
 
 
 def report(
@@ -234,7 +244,7 @@ def report(
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.checkpoint import write_whole
-    from peerwise.papers.markdown import page
+    from peerwise.papers.show import page
     from peerwise.study.results import read_folder
 
     if not folder.is_dir():

@@ -8,7 +8,7 @@ sweep: one cell for each value.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Lt
@@ -249,10 +249,21 @@ def _misplaced(key: str) -> Exception:
 
 
 def expand(raw: Mapping[str, Any]) -> list[Cell]:
-    """Every cell of a description, lists taken value by value; equal cells come once."""
-    cells = list({c.key: c for c in reversed(list(_expanded(dict(raw), ())))}.values())[::-1]
+    """Every cell of a description, lists taken value by value.
+
+    Equal cells come once: a method that does not read what varies has one cell for all its values.
+    """
+    alike: dict[str, list[Cell]] = {}
+    for one in _expanded(dict(raw), ()):
+        alike.setdefault(one.key, []).append(one)
+    cells = [replace(group[0], varied=_shared(group)) for group in alike.values()]
     _check_read(raw, cells)
     return cells
+
+
+def _shared(cells: list[Cell]) -> tuple[tuple[str, str], ...]:
+    """What of the varied things cells have in common."""
+    return tuple(v for v in cells[0].varied if all(v in c.varied for c in cells))
 
 
 def _expanded(raw: dict[str, Any], varied: tuple[tuple[str, str], ...]) -> Iterator[Cell]:

@@ -1,18 +1,21 @@
-"""What can be reproduced: papers, their items and columns.
+"""What can be reproduced: papers and their items, as data.
 
-Modules of items hold data and the tasks they stand for, and import none of the numerics: listing
-everything takes a moment. What an item is measured, laid out and drawn by is named here, and found
-in the paper's modules `report`, `figures` and `claims` when it is needed.
+An item says what is run (columns of cells, or tasks by name), what is read of every run, and which
+fields stand in the rows and columns of its tables. Modules of items import none of the numerics:
+listing everything takes a moment. Functions of a paper's modules `report`, `figures` and `claims`
+are given by name and imported when they are needed.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import UnknownName
-from peerwise.study.tasks import Arrays as Arrays
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Arrays as Arrays
+from peerwise.study.jobs import Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,11 +23,12 @@ if TYPE_CHECKING:
     from peerwise.report.grid import Grid
     from peerwise.study.results import Claim, Record
 
-CLOSE = 0.01  # a gap below this counts as having converged to RC
+CLOSE, NEAR = 0.01, 0.05  # gaps below these count as having converged to RC, and as near to it
 Description = dict[str, Any]  # sections of `peerwise.learner`
 Tasks = dict[str, Task]  # by name
 Plan = Callable[[list[str], "Scale"], Tasks]  # of some data sets, at a scale
-Done = dict[str, Arrays]  # what tasks gave, by name
+Done = dict[str, Any]  # what runs gave, by name: arrays of a task, the outcome of a cell
+Names = Mapping[str, Any]  # field -> its values as people write them, or a function that says so
 
 
 class Scale(NamedTuple):
@@ -73,88 +77,174 @@ class Column(NamedTuple):
         return self.metric in ("train_gap", "test_gap", "rounds_to_gap")
 
 
+class Reading(NamedTuple):
+    """A number that is read of every run: a metric, where it is in the arrays, more settings."""
+
+    metric: str
+    read: Callable[[Arrays], Any]  # arrays -> one value a repetition; a KeyError: it has none
+    setting: dict[str, Any] = {}  # noqa: RUF012
+
+
+class Table(NamedTuple):
+    """How numbers are laid out: which fields stand in rows and columns, which give a table each.
+
+    Several numbers of one cell are shown as their mean, or one after the other where they are
+    `joined` by a field.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]  # "a|b": a, or b where there is no a
+    by: tuple[str, ...] = ()  # a table for each
+    head: str = ""  # above the rows, with the fields of `by` in braces
+    between: str = ", "  # what parts the fields of a row
+    digits: Mapping[str, str] = {}  # by metric; .3f where none are given
+    least: int | None = 2  # repetitions from which a mean has its interval; None: never
+    intervals: tuple[str, ...] = ()  # metrics that have one; all if none is named
+    paper: str = ""  # digits of the paper's numbers, where it has any
+    inside: bool = False  # the paper's stand in our cells, not in columns of their own
+    joined: str = ""  # a field whose values stand in one cell, an arrow between
+    counted: bool = False  # how many are below .01 (below .05), instead of numbers
+    best: bool = False  # the lowest of a row is marked
+    shaded: bool = False  # small gaps are marked, and counted below the table
+    names: Names = {}  # noqa: RUF012
+
+
 class Item(NamedTuple):
-    """A table or figure whose columns are cells of the learner."""
+    """A table or figure: what is run, what is read of it and how that is shown."""
 
     title: str
     about: str
-    columns: tuple[Column, ...] = ()
-    layout: str = "beside"  # how it is shown: a name of `papers.show.LAYOUTS`
-    notes: tuple[str, ...] = ()
-    least: int = 0  # data sets of fewer rows are left out
-    records: str = ""  # a function of `report` that gives its numbers instead of columns
-    headers: tuple[str, ...] = ()  # of such numbers
-    needs_data: bool = True
-    curves: bool = False  # errors against rounds are kept, too
-
-    @property
-    def heads(self) -> dict[str, str]:
-        """What stands above each column, by its name."""
-        return {c.name: c.title for c in self.columns} or {h: h for h in self.headers}
-
-
-class TaskItem(NamedTuple):
-    """A table or figure whose numbers come from tasks of its own."""
-
-    title: str
-    about: str
-    tasks: Plan
-    records: str  # a function of `report`: item, arrays by the task's name -> records
-    tables: str = ""  # a function of `report`: records -> grids
-    figure: str = ""  # a function of `figures`: arrays by the task's name -> a figure
-    from_records: bool = False  # the figure is drawn from records instead
+    runs: Plan = lambda sets, scale: {}
+    named: str = "{dataset} {variant}"  # what the name of a run says; {q:f} is a number
+    reads: tuple[Reading, ...] | str = ()  # or a function of `report`: view -> numbers
+    tables: tuple[Table, ...] = ()
+    figure: str = ""  # a function of `figures`: view -> a figure, or "papers.figures:function"
     legend: str = ""
     needs_data: bool = True
+    columns: tuple[Column, ...] = ()  # cells to run, instead of tasks
+    least: int = 0  # data sets of fewer rows are left out
+    curves: bool = False  # errors against rounds are kept, too
+
+
+class Run(NamedTuple):
+    """What one run gave, and what its name says of it."""
+
+    fields: dict[str, Any]
+    arrays: Arrays
+
+
+class Number(NamedTuple):
+    """A number of an item: values one a repetition, and what is shown if not their mean."""
+
+    dataset: str
+    metric: str
+    values: Any
+    setting: dict[str, Any]
+    shown: dict[str, Any] = {}  # fields of the record that are known better  # noqa: RUF012
+
+
+class View(NamedTuple):
+    """An item with all that numbers and figures are made of."""
+
+    paper: "Paper"
+    name: str
+    runs: list[Run] = []  # noqa: RUF012
+    records: "Sequence[Record]" = ()
+    datasets: Sequence[Dataset] = ()
+
+    @property
+    def item(self) -> Item:
+        """The item itself."""
+        return self.paper.items[self.name]
+
+    def title(self, key: str, value: Any) -> str:
+        """A value of a field as people write it."""
+        return title(self.paper.names, key, value)
+
+    def by(self, *keys: str) -> dict[tuple[Any, ...], list[Run]]:
+        """Runs by some of their fields."""
+        groups: dict[tuple[Any, ...], list[Run]] = {}
+        for run in self.runs:
+            groups.setdefault(tuple(run.fields[key] for key in keys), []).append(run)
+        return groups
 
 
 @dataclass(frozen=True)
-class _Modules:
-    """The modules of a paper, which are imported when something of them is asked for."""
+class Paper:
+    """A paper, or a comparison of our own."""
 
     name: str
-    package: str
-
-    def part(self, module: str, function: str) -> Any:
-        """A function of one of the paper's modules."""
-        return getattr(import_module(f"{self.package}.{module}"), function)
-
-    def claims(self, records: "list[Record]") -> "list[Claim]":
-        """The claims that records speak to, each marked held or not."""
-        return self.part("claims", "claims")(records)
-
-
-@dataclass(frozen=True)
-class Paper(_Modules):
-    """A paper, or a comparison of our own, whose items are columns."""
-
     items: dict[str, Item]
     datasets: Callable[[Iterable[str] | None, bool], list[Dataset]]  # chosen, quick
-    base: Callable[[Dataset, Scale], Description]  # what all columns of a data set begin from
-    printed: Callable[[str, Dataset, str], float | None] = lambda item, dataset, column: None
+    names: Names = field(default_factory=dict)
+    printed: Callable[[str, dict[str, Any]], float | None] = lambda item, fields: None
+    base: Callable[[Dataset, Scale], Description] = lambda dataset, scale: {}  # of columns
     counts: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
+    def part(self, module: str, function: str) -> Any:
+        """A function of one of the paper's modules, or of one that is common to papers."""
+        package = f"peerwise.papers.{self.name.replace('-', '_')}"
+        where, _, common = function.rpartition(":")
+        return getattr(import_module(f"peerwise.{where}" if where else f"{package}.{module}"),
+                       common)  # fmt: skip
 
-@dataclass(frozen=True)
-class TaskPaper(_Modules):
-    """A paper whose items are tasks."""
+    def view(self, item: str, done: Done, datasets: Sequence[Dataset] = ()) -> View:
+        """An item with what its runs gave."""
+        pattern = self.items[item].named
+        runs = [Run(fields_of(pattern, name), arrays) for name, arrays in done.items()]
+        return View(self, item, runs, datasets=datasets)
 
-    items: dict[str, TaskItem]
-    datasets: Callable[[Iterable[str] | None], list[str]]  # chosen -> those at hand
+    def records(self, item: str, done: Done, datasets: Sequence[Dataset] = ()) -> "list[Record]":
+        """The numbers of an item, from what its runs gave."""
+        from peerwise.papers.records import column_records, records_of
 
-    def records(self, item: str, done: Done) -> "list[Record]":
-        """The numbers of an item, from what its tasks gave."""
-        return list(self.part("report", self.items[item].records)(item, done))
+        if self.items[item].columns:
+            return column_records(self, item, done, datasets)
+        return records_of(self.view(item, done, datasets))
 
     def tables(self, item: str, records: "Sequence[Record]") -> "list[Grid]":
         """The tables of an item."""
-        name = self.items[item].tables
-        return self.part("report", name)(item, records) if name and records else []
+        from peerwise.papers.layout import laid_out
+
+        layouts = self.items[item].tables if records else ()
+        return [grid for table in layouts for grid in laid_out(self, item, table, records)]
 
     def figure(self, item: str, done: Done, records: "Sequence[Record]") -> "Figure | None":
         """The figure of an item, if it has one and anything to show."""
         name = self.items[item].figure
-        shown = records if self.items[item].from_records else done
-        return self.part("figures", name)(shown) if name and shown else None
+        if not name or not (done or records):
+            return None
+        figure: Figure | None = self.part("figures", name)(
+            self.view(item, done)._replace(records=records)
+        )
+        return figure
+
+    def claims(self, records: "list[Record]") -> "list[Claim]":
+        """The claims that records speak to, each graded."""
+        from peerwise.papers.claims import Numbers
+
+        claimed: list[Claim] = self.part("claims", "claims")(Numbers(records))
+        return claimed
+
+
+def title(names: Names, key: str, value: Any) -> str:
+    """A value of a field as people write it."""
+    known = names.get(key, {})
+    if callable(known):
+        return str(known(value))
+    return str(known.get(value, f"{value:g}" if isinstance(value, float) else value))
+
+
+def fields_of(pattern: str, name: str) -> dict[str, Any]:
+    """What the name of a run says, by the item's pattern."""
+    fields: dict[str, Any] = {}
+    keys = re.findall(r"{(\w+):?(\w?)}", pattern)
+    texts = re.split(r"{[^}]+}", pattern)
+    rest = name
+    for (key, kind), text in zip(keys, texts[1:], strict=True):
+        value, _, rest = rest.partition(text) if text else (rest, "", "")
+        fields[key] = {"f": float, "d": int}.get(kind, str)(value)
+    return fields
 
 
 def merged(*descriptions: Description) -> Description:
@@ -166,6 +256,21 @@ def merged(*descriptions: Description) -> Description:
             both = isinstance(old, dict) and isinstance(value, dict)
             whole[section] = {**old, **value} if both else value  # type: ignore[dict-item]
     return whole
+
+
+def described(function: str, *descriptions: Description, **more: Any) -> Task:
+    """A task that takes a description; a function without a module is one of `papers.learning`."""
+    module = "" if ":" in function else "peerwise.papers.learning:"
+    return Task(f"{module}{function}", {"description": merged(*descriptions), **more})
+
+
+def of_columns(title: str, about: str, columns: tuple[Column, ...], **more: Any) -> Item:
+    """An item whose table has a row for each data set, the paper's numbers beside ours."""
+    heads = {c.name: c.title for c in columns}
+    table = Table(("dataset",), ("column",), head="data set", least=None, paper=".2f", inside=True,
+                  shaded=True, digits={"rounds_to_gap": ".0f"}, names={"column": heads})  # fmt: skip
+    drawn = {"tables": (table,), "figure": "papers.figures:gaps"}
+    return Item(title, about, columns=columns, **{**drawn, **more})
 
 
 def named(what: str, chosen: Iterable[str], known: Collection[str]) -> list[str]:
@@ -181,17 +286,26 @@ def deal_tasks(dealt: Callable[[str], Description], quick: Description) -> Plan:
     """Tasks that count rows of each class at each node, of sets that are dealt in some way."""
 
     def tasks(sets: list[str], scale: Scale) -> Tasks:
-        wholes = {s: merged(dealt(s), {"split": quick} if scale.quick else {}) for s in sets}
-        function = "peerwise.papers.learning:deal"
-        return {s: Task(function, {"description": whole}) for s, whole in wholes.items()}
+        few = {"split": quick} if scale.quick else {}
+        return {name: described("deal", dealt(name), few) for name in sets}
 
     return tasks
 
 
-def at_hand(sets: Sequence[str], chosen: Iterable[str] | None = None) -> list[str]:
-    """Which of a paper's data sets are there, of those chosen."""
+def _at_hand(
+    sets: Mapping[str, str], chosen: Iterable[str] | None = None, quick: bool = False
+) -> list[Dataset]:
     from peerwise import data
 
     here = {entry["name"] for entry in data.available()}
-    wanted = sets if chosen is None else named("data set of the paper", chosen, sets)
-    return [s for s in sets if s in wanted and s in here]
+    wanted = list(sets.values())
+    if chosen is not None:
+        names = named("data set of the paper", chosen, [*sets, *sets.values()])
+        wanted = [sets.get(name, name) for name in names]
+    return [Dataset(s, s) for s in sets.values() if s in wanted and s in here]
+
+
+def at_hand(sets: Sequence[str] | Mapping[str, str]) -> Callable[..., list[Dataset]]:
+    """A function that says which of a paper's data sets are there, of those chosen."""
+    known = sets if isinstance(sets, Mapping) else {name: name for name in sets}
+    return partial(_at_hand, known)

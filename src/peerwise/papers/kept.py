@@ -1,19 +1,18 @@
-"""What a run folder of a paper of tasks has kept."""
+"""What a run folder of a paper has kept."""
 
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from peerwise.errors import BadFile
-from peerwise.papers.items import Arrays, Scale, TaskPaper
-from peerwise.papers.reproduce import tasks_of
-from peerwise.study.tasks import kept
+from peerwise.papers.items import Done, Paper, Scale
+from peerwise.study.store import Store
 
 
 class Kept(NamedTuple):
     """What the tasks of a run gave, by item and name, and which of them were not run."""
 
-    arrays: dict[str, dict[str, Arrays]]
+    arrays: dict[str, Done]
     missing: dict[str, list[str]]  # item -> names of tasks
 
 
@@ -41,21 +40,22 @@ def paper_of(folder: Path) -> str:
     return _config(folder).paper
 
 
-def arrays_of(folder: Path, paper: TaskPaper) -> Kept:
+def arrays_of(folder: Path, paper: Paper) -> Kept:
     """What was run of a reproduction; a task that several items show is read once."""
     asked = _config(folder)
     if unknown := [item for item in asked.items if item not in paper.items]:
         raise BadFile(f"{folder / 'config.toml'} names {unknown[0]}, which {paper.name} has not")
-    wanted = tasks_of(paper, asked.items, asked.sets, asked.scale)
+    wanted = {item: paper.items[item].runs(asked.sets, asked.scale) for item in asked.items}
     every = {task.key: task for tasks in wanted.values() for task in tasks.values()}
-    read = {key: kept(folder / "cells", task) for key, task in every.items()}
-    done: dict[str, dict[str, Arrays]] = {item: {} for item in wanted}
+    store = Store(folder)
+    read = {key: store.get(key) for key in every}
+    done: dict[str, Done] = {item: {} for item in wanted}
     missing: dict[str, list[str]] = {item: [] for item in wanted}
     for item, tasks in wanted.items():
         for name, task in tasks.items():
-            arrays = read[task.key]
-            if arrays is None:
+            kept = read[task.key]
+            if kept is None:
                 missing[item].append(name)
             else:
-                done[item][name] = arrays
+                done[item][name] = kept.arrays
     return Kept(done, missing)

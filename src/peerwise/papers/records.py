@@ -1,42 +1,60 @@
 """From what was run to the numbers of a table."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from peerwise.learner import Cell, Outcome
-from peerwise.papers.items import CLOSE, Column, Dataset, Item, Paper
+from peerwise.learner import Cell, Outcome, cell
+from peerwise.papers.items import CLOSE, Column, Dataset, Done, Item, Number, Paper, Scale, View
 from peerwise.study.results import Record
 
+MANY = 100  # so many repetitions are kept one by one; of more, mean and standard deviation
 
-def record_of(
-    paper: str, item: str, dataset: str, metric: str, values: Any, *, ddof: int = 1,
-    paper_value: float | None = None, **setting: Any,
-) -> Record:  # fmt: skip
+
+def record_of(paper: Paper, item: str, number: Number) -> Record:
     """Mean and standard deviation of values, one a repetition; NaN is left out."""
-    numbers = np.asarray(values, float).ravel()
-    numbers = numbers[~np.isnan(numbers)]
-    return Record(
-        paper=paper,
-        item=item,
-        dataset=dataset,
-        setting=setting,
-        metric=metric,
-        value=float(numbers.mean()) if numbers.size else None,
-        std=float(numbers.std(ddof=ddof)) if numbers.size > 1 else None,
-        reps=int(numbers.size),
-        paper_value=paper_value,
-    )
+    every = np.asarray(number.values, float).ravel()
+    real = every[~np.isnan(every)]
+    setting = {"method": number.setting.get("variant", paper.name), **number.setting}
+    fields = {**setting, "dataset": number.dataset, "metric": number.metric}
+    told: dict[str, Any] = {
+        "value": float(real.mean()) if real.size else None,
+        "std": float(real.std(ddof=1)) if real.size > 1 else None,
+        "reps": int(real.size),
+        "paper_value": paper.printed(item, fields),
+        "values": real.tolist() if real.size == every.size and 1 < real.size <= MANY else [],
+    }
+    of = {"paper": paper.name, "item": item, "dataset": number.dataset, "setting": setting}
+    return Record(**of, metric=number.metric, **{**told, **number.shown})
 
 
-def by_fields(records: Iterable[Record], *keys: str) -> dict[tuple[Any, ...], Record]:
-    """Records by their data set, item, metric or settings; what a record has not is None."""
-    found = {}
-    for r in records:
-        of = {**r.setting, "item": r.item, "dataset": r.dataset, "metric": r.metric}
-        found[tuple(of.get(key) for key in keys)] = r
-    return found
+def records_of(view: View) -> list[Record]:
+    """The numbers of an item of tasks."""
+    reads = view.item.reads
+    numbers = view.paper.part("report", reads)(view) if isinstance(reads, str) else _read(view)
+    return [record_of(view.paper, view.name, number) for number in numbers]
+
+
+def _read(view: View) -> Iterator[Number]:
+    assert not isinstance(view.item.reads, str)
+    for fields, arrays in view.runs:
+        rest = {k: v for k, v in fields.items() if k != "dataset"}
+        for metric, read, setting in view.item.reads:
+            try:
+                values = read(arrays)
+            except KeyError:  # not measured in this run
+                continue
+            if values is not None:
+                yield Number(fields["dataset"], metric, values, {**rest, **setting})
+
+
+# --- columns of cells
+
+
+def fitting(item: Item, datasets: Sequence[Dataset]) -> list[Dataset]:
+    """The data sets that have as many rows as an item asks for."""
+    return [d for d in datasets if not d.rows or d.rows >= item.least]
 
 
 def cell_of(column: Column, base: Cell) -> Cell:
@@ -51,16 +69,28 @@ def reference_of(column: Column, base: Cell) -> Cell:
     return cell_of(column, base).reference()
 
 
-def cells(item: Item, base: Cell) -> list[Cell]:
-    """Everything that a table needs of one data set."""
-    needed = [cell_of(column, base) for column in item.columns]
-    return needed + [reference_of(c, base) for c in item.columns if c.needs_reference]
+def cells_of(paper: Paper, item: str, datasets: Sequence[Dataset], scale: Scale) -> dict[str, Cell]:
+    """Everything that a table needs, by data set and column; references beside."""
+    needed = {}
+    for dataset in fitting(paper.items[item], datasets):
+        base = cell(paper.base(dataset, scale))
+        for column in paper.items[item].columns if dataset.present else ():
+            name = f"{dataset.name}|{column.name}"
+            needed[name] = cell_of(column, base)
+            if column.needs_reference:
+                needed[f"{name}|reference"] = reference_of(column, base)
+    return needed
 
 
 def _error(outcome: Outcome, name: str, which: str) -> np.ndarray:
     """Mean error over the nodes [repetitions], at the last round or at each repetition's best."""
     curve = outcome.values[name].mean(-1)  # [repetitions, rounds]
     return curve[:, -1] if which == "last" else curve.min(-1)
+
+
+def _first_close(outcome: Outcome, gap: np.ndarray) -> float:
+    close = np.flatnonzero(gap < CLOSE)
+    return float(outcome.rounds[close[0]]) if close.size else np.nan
 
 
 def measure(column: Column, outcome: Outcome, reference: Outcome | None) -> np.ndarray:
@@ -71,12 +101,20 @@ def measure(column: Column, outcome: Outcome, reference: Outcome | None) -> np.n
         return outcome.values[f"{column.part}_error"][:, -1].std(-1)
     assert reference is not None
     if column.metric == "rounds_to_gap":
-        # the paper's scores are means over repetitions: the round at which the mean gap is small
-        goal = _error(reference, "test_error", "last").mean()
-        close = np.flatnonzero(outcome.values["test_error"].mean(-1).mean(0) - goal < CLOSE)
-        return np.array([outcome.rounds[close[0]] if close.size else np.nan], float)
+        goal = _error(reference, "test_error", "last")
+        gaps = outcome.values["test_error"].mean(-1) - goal[:, None]
+        return np.array([_first_close(outcome, gap) for gap in gaps])
     name = column.metric.removesuffix("_gap") + "_error"
     return _error(outcome, name, column.round) - _error(reference, name, column.round)
+
+
+def _shown(column: Column, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
+    """The paper's scores are means over repetitions: the round at which the mean gap is small."""
+    if column.metric != "rounds_to_gap" or reference is None:
+        return {}
+    goal = _error(reference, "test_error", "last").mean()
+    first = _first_close(outcome, outcome.values["test_error"].mean(-1).mean(0) - goal)
+    return {"value": None if np.isnan(first) else first}
 
 
 def _setting(item: Item, column: Column) -> dict[str, Any]:
@@ -93,27 +131,18 @@ def _setting(item: Item, column: Column) -> dict[str, Any]:
 
 
 def column_records(
-    paper: Paper, name: str, dataset: Dataset, base: Cell, outcomes: dict[str, Outcome]
+    paper: Paper, name: str, done: Done, datasets: Sequence[Dataset]
 ) -> list[Record]:
-    """The numbers of one row of a table; a set that is absent or failed has none of ours."""
+    """The numbers of a table of columns; a set that is absent or failed has none of ours."""
     item, records = paper.items[name], []
-    for column in item.columns:
-        outcome = outcomes.get(cell_of(column, base).key)
-        reference = outcomes.get(reference_of(column, base).key) if column.needs_reference else None
-        lacking = outcome is None or (column.needs_reference and reference is None)
-        values = np.array([]) if lacking or outcome is None else measure(column, outcome, reference)
-        whole = values.size and not np.isnan(values).any()
-        records.append(
-            Record(
-                paper=paper.name,
-                item=name,
-                dataset=dataset.name,
-                setting=_setting(item, column),
-                metric=column.metric,
-                value=float(values.mean()) if whole else None,
-                std=float(values.std()) if values.size > 1 else None,
-                reps=0 if lacking else base["run"]["repetitions"],
-                paper_value=paper.printed(name, dataset, column.name),
-            )
-        )
+    for dataset in fitting(item, datasets):
+        for column in item.columns:
+            place = f"{dataset.name}|{column.name}"
+            outcome, reference = done.get(place), done.get(f"{place}|reference")
+            lacking = outcome is None or (column.needs_reference and reference is None)
+            values: Any = [] if lacking else measure(column, outcome, reference)
+            shown = {} if lacking else _shown(column, outcome, reference)
+            setting = _setting(item, column)
+            number = Number(dataset.name, column.metric, values, setting, shown)
+            records.append(record_of(paper, name, number))
     return records

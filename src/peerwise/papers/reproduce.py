@@ -6,28 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.papers.items import Dataset, Item, Paper, Scale, TaskPaper, Tasks
+from peerwise.papers.items import Dataset, Done, Paper, Scale
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from peerwise.learner import Cell, Outcome
+    from peerwise.study.jobs import Job
     from peerwise.study.results import Claim, Record
+    from peerwise.study.store import Kept
 
 QUICK_NODES = 80  # larger networks are left out of a quick run
 Progress = Callable[[int, int], None]
 
 
-class _Papers(Mapping[str, Paper | TaskPaper]):
+class _Papers(Mapping[str, Paper]):
     """Papers by name; the items of one are imported when it is asked for."""
 
     names = ("crc", "rc", "gossip-nb", "decdiff", "cvar-cta", "ba-bfl", "relay")
 
-    def __getitem__(self, name: str) -> Paper | TaskPaper:
+    def __getitem__(self, name: str) -> Paper:
         if name not in self.names:
             raise KeyError(name)
         module = import_module(f"peerwise.papers.{name.replace('-', '_')}.items")
-        paper: Paper | TaskPaper = module.PAPER
+        paper: Paper = module.PAPER
         return paper
 
     def __iter__(self) -> Iterator[str]:
@@ -50,6 +51,7 @@ class Reproduction(NamedTuple):
     claims: "list[Claim]"
     history: "pd.DataFrame | None"
     failures: dict[str, str]  # data set or task -> why
+    words: str = ""  # how many cells were kept and why others were not
 
 
 def list_items() -> list[tuple[str, str]]:
@@ -61,7 +63,7 @@ def list_items() -> list[tuple[str, str]]:
     return named
 
 
-def choose(name: str) -> tuple[Paper | TaskPaper, list[str]]:
+def choose(name: str) -> tuple[Paper, list[str]]:
     """The paper and its items that a name like crc/table-4 or crc/all stands for."""
     known = [full for full, _ in list_items()]
     start, _, item = name.partition("/")
@@ -72,7 +74,7 @@ def choose(name: str) -> tuple[Paper | TaskPaper, list[str]]:
 
 
 def reproduce(
-    paper: Paper | TaskPaper,
+    paper: Paper,
     items: list[str],
     folder: Path,
     *,
@@ -82,137 +84,84 @@ def reproduce(
     workers: int | None = None,
     progress: Progress | None = None,
     only_kept: bool = False,
+    fresh: bool = False,
 ) -> Reproduction:
     """Run items of a paper on the data sets at hand and write a run folder.
 
     `repetitions` is the number of trials where items are Monte Carlo, and of replicas where they
     train networks. `only_kept` runs nothing and takes what is in the folder.
     """
-    work = _Work(folder, Scale(quick, repetitions), chosen, progress, workers, only_kept)
-    if isinstance(paper, TaskPaper):
-        return _from_tasks(paper, items, work)
-    return _from_columns(paper, items, work)
+    from peerwise.study.engine import ThisMachine, run_jobs
+    from peerwise.study.results import write_folder
+    from peerwise.study.store import Store
 
-
-class _Work(NamedTuple):
-    """How a command is carried out."""
-
-    folder: Path
-    scale: Scale
-    chosen: Sequence[str] | None
-    progress: Progress | None
-    workers: int | None
-    only_kept: bool
-
-    @property
-    def how(self) -> tuple[Path, Progress | None, int | None, bool]:
-        """What those who run cells and tasks are told."""
-        return self.folder / "cells", self.progress, self.workers, self.only_kept
-
-    def write(
-        self, paper: Paper | TaskPaper, items: list[str], sets: list[str],
-        records: "list[Record]", more: dict[str, Any], history: "pd.DataFrame | None" = None,
-    ) -> "list[Claim]":  # fmt: skip
-        """Write the run folder; returns the claims."""
-        from peerwise.study.results import write_folder
-
-        named = [f"{paper.name}/{item}" for item in items]
-        asked = {"items": named, "datasets": sets, "quick": self.scale.quick}
-        claims, config = paper.claims(records), {"command": "reproduce", **asked, **more}
-        write_folder(self.folder, config=config, records=records, claims=claims, history=history)
-        return claims
-
-
-def _fits(item: Item, dataset: Dataset) -> bool:
-    return not dataset.rows or dataset.rows >= item.least
-
-
-def _from_columns(paper: Paper, items: list[str], work: _Work) -> Reproduction:
-    from peerwise.learner import cell
-    from peerwise.papers.records import cells
-    from peerwise.study.pool import run_all
-
-    datasets = paper.datasets(work.chosen, work.scale.quick)
-    here = [d for d in datasets if d.present]
-    if not here and any(paper.items[item].needs_data for item in items):
-        names = ", ".join(d.data for d in datasets)
+    scale = Scale(quick, repetitions)
+    datasets = paper.datasets(chosen, quick)
+    if not any(d.present for d in datasets) and any(paper.items[i].needs_data for i in items):
+        looked = f" (looked for {', '.join(d.data for d in datasets)})" if datasets else ""
         raise BadData(
-            f"none of the data sets is at hand (looked for {names}); give the folder that "
-            "has them and their MANIFEST.json with --data or PEERWISE_DATA"
+            f"none of the paper's data sets is at hand{looked}; give the folder that has them and "
+            "their MANIFEST.json with --data or PEERWISE_DATA"
         )
-    bases = {d.name: cell(paper.base(d, work.scale)) for d in datasets}
-    tables = [paper.items[item] for item in items]
-    needed = [c for d in here for t in tables if _fits(t, d) for c in cells(t, bases[d.name])]
-    if work.scale.quick:
-        needed = [c for c in needed if c["split"]["nodes"] <= QUICK_NODES]
-    outcomes, failed = run_all(needed, *work.how)
-    sources = {c.key: c["data"]["source"] for c in needed}
-    failures = {sources[key]: why for key, why in failed.items()}
-    records = [
-        record for item in items for record in _of_item(paper, item, datasets, bases, outcomes)
-    ]
-    curves = any(table.curves for table in tables)
-    history = _curves(here, bases, outcomes) if curves else None
-    chosen, often = [d.name for d in datasets], next(iter(bases.values()))["run"]["repetitions"]
-    claims = work.write(paper, items, chosen, records, {"repetitions": often}, history)
-    return Reproduction(items, chosen, records, claims, history, failures)
+    wanted = {item: _jobs(paper, item, datasets, scale) for item in items}
+    jobs = [job for jobs in wanted.values() for job in jobs.values()]
+    ran = run_jobs(
+        jobs, folder, progress=progress, engine=ThisMachine(workers), only_kept=only_kept,
+        fresh=fresh,
+    )  # fmt: skip
+    done: Done = {j.key: _given(j, ran.done[j.key]) for j in jobs if j.key in ran.done}
+    records, frames = [], []
+    for item, named in wanted.items():
+        of_item = {name: done[job.key] for name, job in named.items() if job.key in done}
+        records += paper.records(item, of_item, datasets)
+        frames += _curves(paper, item, of_item, datasets)
+    failures = {n.partition("|reference")[0]: ran.failures[j.key] for named in wanted.values()
+                for n, j in named.items() if j.key in ran.failures}  # fmt: skip
+    history = _together(frames)
+    names, claims = [d.name for d in datasets], paper.claims(records)
+    config: dict[str, Any] = {
+        "command": "reproduce", "items": [f"{paper.name}/{item}" for item in items],
+        "datasets": names, "quick": quick, **({"trials": repetitions} if repetitions else {}),
+    }  # fmt: skip
+    rows = None if only_kept else Store(folder).rows()
+    write_folder(folder, config=config, records=records, claims=claims, history=history, rows=rows)
+    return Reproduction(items, names, records, claims, history, failures, ran.words)
 
 
-def _of_item(
-    paper: Paper, name: str, datasets: list[Dataset], bases: "dict[str, Cell]",
-    outcomes: "dict[str, Outcome]",
-) -> "list[Record]":  # fmt: skip
-    from peerwise.papers.records import column_records
+def _jobs(paper: Paper, item: str, datasets: list[Dataset], scale: Scale) -> dict[str, Any]:
+    """What an item needs to be run, by name: cells of its columns, or tasks."""
+    if not paper.items[item].columns:
+        return dict(paper.items[item].runs([d.name for d in datasets], scale))
+    from peerwise.papers.records import cells_of
+    from peerwise.study.jobs import Run
 
-    item = paper.items[name]
-    fitting = [d for d in datasets if _fits(item, d)]
-    if item.records:
-        return paper.part("report", item.records)(name, fitting)
-    return [r for d in fitting for r in column_records(paper, name, d, bases[d.name], outcomes)]
+    cells = cells_of(paper, item, datasets, scale)
+    large = scale.quick and QUICK_NODES
+    return {n: Run(c) for n, c in cells.items() if not large or c["split"]["nodes"] <= large}
 
 
-def _curves(
-    datasets: Sequence[Dataset], bases: "dict[str, Cell]", outcomes: "dict[str, Outcome]"
-) -> "pd.DataFrame | None":
-    """Errors of every node and round in the default setting."""
-    import pandas as pd
+def _given(job: "Job", kept: "Kept") -> Any:
+    """What a job gave: the outcome of a cell, or the arrays of a task."""
+    from peerwise.study.jobs import Run, to_outcome
 
+    return to_outcome(kept.arrays) if isinstance(job, Run) else kept.arrays
+
+
+def _curves(paper: Paper, item: str, done: Done, datasets: list[Dataset]) -> "list[pd.DataFrame]":
+    """Errors of every node and round, of each method of a table that keeps curves."""
     from peerwise.study.results import history_of
 
-    frames = []
-    for dataset in datasets:
-        for method in ("rc", "ml", "crc", "isolated"):
-            one = bases[dataset.name].changed(method=method, run={"record": "all"})
-            outcome = outcomes.get(one.key)
-            if outcome is not None:
-                frames.append(history_of(outcome, dataset=dataset.name, method=method))
+    columns = paper.items[item].columns if paper.items[item].curves else ()
+    methods = {column.method: column.name for column in columns}
+    return [
+        history_of(done[place], dataset=d.name, method=method)
+        for d in datasets
+        for method, name in methods.items()
+        if (place := f"{d.name}|{name}") in done
+    ]
+
+
+def _together(frames: "list[pd.DataFrame]") -> "pd.DataFrame | None":
+    import pandas as pd
+
     return pd.concat(frames, ignore_index=True) if frames else None
-
-
-def tasks_of(paper: TaskPaper, items: list[str], sets: list[str], scale: Scale) -> dict[str, Tasks]:
-    """The tasks of every item, by name."""
-    return {item: paper.items[item].tasks(sets, scale) for item in items}
-
-
-def _from_tasks(paper: TaskPaper, items: list[str], work: _Work) -> Reproduction:
-    from peerwise.study.tasks import run_tasks
-
-    sets = paper.datasets(work.chosen)
-    if not sets and any(paper.items[item].needs_data for item in items):
-        raise BadData(
-            "none of the paper's data sets is at hand; give the folder that has them and their "
-            "MANIFEST.json with --data or PEERWISE_DATA"
-        )
-    wanted = tasks_of(paper, items, sets, work.scale)
-    every = [task for tasks in wanted.values() for task in tasks.values()]
-    done, failed = run_tasks(every, *work.how)
-    records: list[Record] = []
-    for item, tasks in wanted.items():
-        arrays = {name: done[task.key] for name, task in tasks.items() if task.key in done}
-        records += paper.records(item, arrays)
-    often = work.scale.repetitions
-    trials = {} if often is None else {"trials": often}
-    claims = work.write(paper, items, sets, records, trials)
-    names = {task.key: name for tasks in wanted.values() for name, task in tasks.items()}
-    failures = {names[key]: why for key, why in failed.items()}
-    return Reproduction(items, sets, records, claims, None, failures)

@@ -1,19 +1,37 @@
-"""Show a reproduction: each item as a table beside the paper's, the claims, the figures."""
+"""Show a reproduction: each item as tables beside the paper's, the claims, the figures.
 
-from collections.abc import Callable, Sequence
+The same parts go to the terminal and, as Markdown, to a page for the docs or to send to somebody.
+"""
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from rich.console import Console
 
-from peerwise.papers.items import Item, Paper, TaskPaper
+from peerwise.papers.items import Done, Paper
 from peerwise.papers.kept import arrays_of, paper_of
+from peerwise.papers.layout import printed
 from peerwise.papers.reproduce import PAPERS
 from peerwise.report import figures, tables
-from peerwise.study.results import Record, read_folder
+from peerwise.report.grid import Grid
+from peerwise.study.results import Claim, Record, read_folder
 
 FEW = 4  # so many missing runs are named
+BESIDE = "ours, then the paper's; · = not printed, - = no number of ours"
+
+
+class Shown(NamedTuple):
+    """An item as it is shown."""
+
+    name: str
+    heading: str
+    about: str
+    grids: list[Grid]
+    notes: list[str]
+    missing: str
+    records: list[Record]
+    done: Done
 
 
 def heading(name: str, title: str) -> str:
@@ -21,18 +39,56 @@ def heading(name: str, title: str) -> str:
     return f"{name.replace('-', ' ').capitalize()}. {title}"
 
 
+def shown(paper: Paper, name: str, records: Sequence[Record], done: Done | None = None,
+          missing: Sequence[str] = ()) -> Shown:  # fmt: skip
+    """An item with its tables and what is to be said below them."""
+    item = paper.items[name]
+    notes = [item.legend] if item.legend else []
+    if item.columns or any(table.inside for table in item.tables):
+        notes += [BESIDE] if printed(records) else []
+        sets = dict.fromkeys(r.dataset for r in records)
+        present = {r.dataset for r in records if r.value is not None}
+        absent = [s for s in sets if s not in present]
+        notes += [f"no number of {', '.join(absent)}"] if absent else []
+        notes += [f"{d.name}: {d.note}" for d in paper.datasets(None, False)
+                  if d.note and d.name in present]  # fmt: skip
+    grids = paper.tables(name, records)
+    lacking = _missing(missing, len(done or {}))
+    above = heading(name, item.title)
+    return Shown(name, above, item.about, grids, notes, lacking, list(records), done or {})
+
+
+def _missing(names: Sequence[str], done: int) -> str:
+    if not names:
+        return ""
+    named = f" ({', '.join(names)})" if len(names) <= FEW else ""
+    return f"{len(names)} of {len(names) + done} runs are missing{named}"
+
+
+def _items(folder: Path, records: Sequence[Record]) -> Iterator[tuple[Paper, Shown]]:
+    """Every item that a folder was run for."""
+    paper = PAPERS[(records[0].paper or "") if records else paper_of(folder)]
+    kept = arrays_of(folder, paper)
+    for name, done in kept.arrays.items():
+        of_item = [r for r in records if r.item == name]
+        yield paper, shown(paper, name, of_item, done, kept.missing[name])
+
+
 def show(folder: Path, console: Console) -> list[Path]:
     """Print everything that a run folder holds and draw its figures; returns their paths."""
     records, claims, history = read_folder(folder)
-    paper = PAPERS[(records[0].paper or "") if records else paper_of(folder)]
-    if isinstance(paper, TaskPaper):
-        drawn = _show_tasks(paper, folder, records, console)
-    else:
-        drawn = [
-            path
-            for name in dict.fromkeys(r.item for r in records)
-            for path in _show_item(paper, name, folder, records, console)
-        ]
+    drawn = []
+    for paper, item in _items(folder, records):
+        console.print(f"\n[bold]{item.heading}[/]: {item.about}", highlight=False)
+        for grid in item.grids:
+            for piece in grid.fitted(console.width):
+                console.print(piece.table())
+        lacking = f"{item.missing}: the same command goes on where it stopped"
+        for note in [*item.notes, *([lacking] if item.missing else [])]:
+            console.print(note, style="dim", highlight=False)
+        figure = paper.figure(item.name, item.done, item.records)
+        if figure is not None:
+            drawn.append(figures.save(figure, folder / f"{item.name}.png"))
     if history is not None:
         picture = figures.curves(history, "Test error against rounds")
         drawn.append(figures.save(picture, folder / "curves.png"))
@@ -41,103 +97,29 @@ def show(folder: Path, console: Console) -> list[Path]:
     return drawn
 
 
-def _show_tasks(
-    paper: TaskPaper, folder: Path, records: Sequence[Record], console: Console
-) -> list[Path]:
-    """Print each item as tables, with a note of what was not run, and draw its figure."""
-    drawn = []
-    held = arrays_of(folder, paper)
-    for name, arrays in held.arrays.items():
-        item, of_item = paper.items[name], [r for r in records if r.item == name]
-        console.print(f"\n[bold]{heading(name, item.title)}[/]: {item.about}", highlight=False)
-        for grid in paper.tables(name, of_item):
-            for piece in grid.fitted(console.width):
-                console.print(piece.table())
-        for note in (item.legend, _missing(held.missing[name], len(arrays))):
-            if note:
-                console.print(note, style="dim", highlight=False)
-        figure = paper.figure(name, arrays, of_item)
-        if figure is not None:
-            drawn.append(figures.save(figure, folder / f"{name}.png"))
-    return drawn
+def item_lines(item: Shown) -> list[str]:
+    """An item as lines of Markdown."""
+    lines = [f"## {item.heading}", "", f"{item.about}.", ""]
+    lines += [line for note in item.notes for line in (f"{note.removesuffix('.')}.", "")]
+    return lines + [line for grid in item.grids for line in grid.lines()]
 
 
-def _missing(names: Sequence[str], done: int) -> str:
-    if not names:
-        return ""
-    named = f" ({', '.join(names)})" if len(names) <= FEW else ""
-    many = f"{len(names)} of {len(names) + done}"
-    return f"{many} runs are missing{named}: the same command goes on where it stopped"
+def _claim_lines(claims: Sequence[Claim]) -> list[str]:
+    quoted = any(c.paper for c in claims)
+    head = ["claim", "held when", "ours", *(["paper"] if quoted else []), "verdict"]
+    rows = []
+    for c in claims:
+        verdict = f"**{c.verdict}**" + (f": {c.reason}" if c.reason else "")
+        rows.append([c.claim, c.rule, c.ours, *([c.paper] if quoted else []), verdict])
+    lines = Grid(head, rows).lines()
+    return ["## Claims", "", lines[0], lines[1].replace("---:", "---"), *lines[2:-1]]
 
 
-class _View(NamedTuple):
-    """An item of columns, with all that its layout may show."""
-
-    paper: Paper
-    name: str
-    records: list[Record]
-    notes: dict[str, str]  # data set -> what is to be said of it
-    folder: Path
-    console: Console
-
-    @property
-    def item(self) -> Item:
-        return self.paper.items[self.name]
-
-
-def _show_item(
-    paper: Paper, name: str, folder: Path, records: Sequence[Record], console: Console
-) -> list[Path]:
-    of_item = [r for r in records if r.item == name]
-    shown = {r.dataset for r in of_item}
-    notes = {d.name: d.note for d in paper.datasets(None, False) if d.note and d.name in shown}
-    view = _View(paper, name, of_item, notes, folder, console)
-    return LAYOUTS[view.item.layout](view)
-
-
-def _beside(view: _View) -> list[Path]:
-    """Numbers beside the paper's; gaps as a map, too."""
-    item, title = view.item, heading(view.name, view.item.title)
-    present = {r.dataset for r in view.records if r.value is not None}
-    names = dict.fromkeys(r.dataset for r in view.records)
-    for table in tables.item_tables(
-        f"{title}: {item.about}",
-        view.records,
-        item.heads,
-        width=view.console.width,
-        counts=view.paper.counts.get(view.name),
-        absent=[n for n in names if n not in present],
-        notes=view.notes,
-    ):
-        view.console.print(table)
-    gaps = {c.name: c.title for c in item.columns if c.metric == "test_gap"}
-    if not gaps or not present:
-        return []
-    of_gaps = [r for r in view.records if r.setting.get("column") in gaps]
-    picture = figures.gap_map(of_gaps, gaps, f"{title}: test gap to RC")
-    return [figures.save(picture, view.folder / f"{view.name}.png")]
-
-
-def _before_after(view: _View) -> list[Path]:
-    """Models before and after calibration."""
-    about = (view.item.about, *view.item.notes)
-    for table in tables.before_tables(about, view.records, view.notes):
-        view.console.print(table)
-    return []
-
-
-def _reach(view: _View) -> list[Path]:
-    """The share of nodes within a distance, a line a size of tree."""
-    shares: dict[int, list[float]] = {}
-    for record in view.records:
-        shares.setdefault(int(record.setting["nodes"]), []).append(record.value or 0.0)
-    picture = figures.reach_curves({n: np.array(share) for n, share in shares.items()})
-    return [figures.save(picture, view.folder / f"{view.name}.png")]
-
-
-# How an item of columns can be shown.
-LAYOUTS: dict[str, Callable[[_View], list[Path]]] = {
-    "beside": _beside,
-    "before_after": _before_after,
-    "reach": _reach,
-}
+def page(folder: Path) -> str:
+    """Every table of a run folder and the claims, as Markdown."""
+    records, claims, _ = read_folder(folder)
+    items = [item for _, item in _items(folder, records)]
+    lines = [line for item in items if item.grids for line in item_lines(item)]
+    open_ = [f"- {i.heading}: {i.missing.partition(' are')[0]}" for i in items if i.missing]
+    lines += ["## Not run", "", *open_, ""] if open_ else []
+    return "\n".join([*lines, *(_claim_lines(claims) if claims else [])]) + "\n"

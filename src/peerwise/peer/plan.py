@@ -12,7 +12,7 @@ from peerwise import data, runtime
 from peerwise.channel import Channel
 from peerwise.core import Shard, State
 from peerwise.declare import build
-from peerwise.errors import BadSetting
+from peerwise.errors import BadSetting, extra
 from peerwise.methods.private_crc import clipped_update, noise_multiplier
 from peerwise.methods.total import total
 from peerwise.models.family import Model, moved
@@ -141,8 +141,7 @@ class Plan:
         return noise_multiplier(privacy["epsilon"], privacy["delta"], self.charter.rounds)
 
     def _charge(self, ledger: Ledger, rounds: int) -> None:
-        from dp_accounting import get_epsilon_gaussian
-
+        get_epsilon_gaussian = extra("dp_accounting").get_epsilon_gaussian
         epsilon, delta = self.cell["privacy"]["epsilon"], self.cell["privacy"]["delta"]
         about = {"rounds": rounds, "clip": self.cell["method"]["clip"]}
         what, each = "updates of all rounds", None

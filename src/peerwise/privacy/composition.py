@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peerwise.errors import BadSetting
+from peerwise.errors import BadSetting, extra
 from peerwise.privacy.budget import check_epsilon
 
 SLACK = 1e-9  # share of a budget: three charges of 0.1 fit into 0.3 in spite of rounding
@@ -42,8 +42,7 @@ def check_charge(charge: Charge) -> None:
         raise BadSetting("group and part come together: the group says what the part is a part of")
     if charge.multiplier is None:
         return
-    from dp_accounting import get_epsilon_gaussian
-
+    get_epsilon_gaussian = extra("dp_accounting").get_epsilon_gaussian
     if not 0 < charge.multiplier < math.inf:
         raise BadSetting(f"a noise multiplier must be greater than 0, got {charge.multiplier}")
     true = get_epsilon_gaussian(charge.multiplier, charge.delta)
@@ -68,10 +67,9 @@ def renyi(charges: Sequence[Charge], delta: float) -> Spent:
     the result. Never more than `basic` gives within that delta. Mironov, "Rényi differential
     privacy" (2017); the conversion to epsilon is dp-accounting's.
     """
-    from dp_accounting.rdp import compute_epsilon
-    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
-
-    order = np.array(DEFAULT_RDP_ORDERS, float)
+    compute_epsilon = extra("dp_accounting.rdp").compute_epsilon
+    orders = extra("dp_accounting.rdp.rdp_privacy_accountant").DEFAULT_RDP_ORDERS
+    order = np.array(orders, float)
 
     def cost(c: Charge) -> np.ndarray:
         if c.multiplier is not None:

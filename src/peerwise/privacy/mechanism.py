@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from peerwise.core import Array
-from peerwise.errors import BadSetting, UnknownName
+from peerwise.errors import BadSetting, UnknownName, extra
 from peerwise.privacy.budget import check_delta, check_epsilon
 
 MECHANISMS = ("laplace", "gaussian")  # the kinds of noise
@@ -70,12 +70,10 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
 
     The analytic Gaussian mechanism (Balle and Wang, 2018); `sensitivity` is in the L2 norm.
     """
-    from dp_accounting import get_sigma_gaussian
-
     epsilon, delta = check_epsilon(epsilon), check_delta(delta, "gaussian")
     if not 0 < sensitivity < np.inf:
         raise BadSetting(f"sensitivity must be finite and greater than 0, got {sensitivity}")
-    return float(sensitivity * get_sigma_gaussian(epsilon, delta))
+    return float(sensitivity * extra("dp_accounting").get_sigma_gaussian(epsilon, delta))
 
 
 def vetted(
@@ -90,8 +88,7 @@ def vetted(
     values, scale = _checked(kind, values, scale, off)
     if off:
         return values.copy()
-    import opendp.prelude as dp  # takes seconds to import, and simulations do without it
-
+    dp = extra("opendp.prelude")  # takes seconds to import, and simulations do without it
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
     noisy = np.empty_like(values)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -70,12 +69,12 @@ def _ruler(axis: Any, ranks: Ranks, k: int) -> None:
 def accuracy_by_bytes(
     histories: Mapping[str, pd.DataFrame], values: pd.DataFrame, style: str | None = None
 ) -> Figure | None:
-    """Accuracy against the bytes that a link has carried each way, a panel a data set.
+    """Accuracy against the bytes that all nodes have sent, a panel a data set.
 
     `histories` are by method, with columns dataset, round and test_error; `values` has the metric
-    bytes_per_link. Methods that send nothing are levels. None where no method sends anything.
+    bytes, of all rounds. Methods that send nothing are levels. None where no method sends anything.
     """
-    sizes = values[values["metric"] == "bytes_per_link"].groupby(["dataset", "method"])["value"]
+    sizes = values[values["metric"] == "bytes"].groupby(["dataset", "method"])["value"]
     size = {key: float(v) for key, v in sizes.mean().items()}
     if not any(size.values()):
         return None
@@ -99,7 +98,7 @@ def accuracy_by_bytes(
                 shown[_words(method)] = Line2D([], [], color=colour, lw=2)
             axis.xaxis.set_major_formatter(EngFormatter("B", sep="\N{NARROW NO-BREAK SPACE}"))
             few_log_ticks(axis.xaxis, 4)
-        name_outer(axes[: len(sets)], "sent over a link, each way", "accuracy")
+        name_outer(axes[: len(sets)], "sent by all nodes", "accuracy")
         more = len(histories) - len(methods)
         left_out = f"; {more} more methods left out" if more else ""
         note = f"mean over nodes and repetitions; dashed: sends nothing{left_out}"
@@ -112,9 +111,9 @@ def _against_bytes(axis: Any, accuracy: pd.Series, size: float, colour: Any) -> 
     if not size:
         axis.axhline(accuracy.iloc[-1], color=colour, ls="--", lw=1.2)
         return
-    at = accuracy.index.to_numpy(float) * size
+    at = accuracy.index.to_numpy(float) * size / accuracy.index.max()
     kind = {"marker": "o", "ms": 5, "ls": ""} if len(at) == 1 else {"lw": 1.6}
-    axis.plot(np.maximum(at, 1), accuracy.to_numpy(), color=colour, **kind)
+    axis.plot(at, accuracy.to_numpy(), color=colour, **kind)
 
 
 def draw(

@@ -64,14 +64,6 @@ def values_in(frame: pd.DataFrame, column: str) -> list[Any]:
     )
 
 
-def over_seeds(history: pd.DataFrame) -> pd.DataFrame:
-    """The history with repetitions of all seeds numbered through, and no column of seeds."""
-    if "seed" not in factors_of(history):
-        return history
-    pairs = history[["seed", "repetition"]].astype(str).agg(" ".join, axis=1)
-    return history.drop(columns="seed").assign(repetition=pd.factorize(pairs)[0])
-
-
 def layout(history: pd.DataFrame, factors: Sequence[str], facet: str | None = None) -> Layout:
     """How a history is drawn: panels by the facet asked for, data sets, or the smallest factor."""
     counts = {c: len(values_in(history, c)) for c in ("dataset", "method", *factors)}
@@ -133,7 +125,7 @@ def pages(
     """
     if metric not in history:
         raise UnknownName("metric", metric, _metrics(history))
-    history = over_seeds(history).dropna(subset=[metric])
+    history = history.dropna(subset=[metric])
     if history.empty:
         raise BadData(f"there is no value of {metric} to draw")
     factors = [f for f in factors if f in history]

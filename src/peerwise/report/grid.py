@@ -1,6 +1,6 @@
 """Tables of plain text, for the terminal or for a page."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ def empty_table(title: str = "", head: Sequence[str] = ()) -> Table:
     return table
 
 
-Cell = str | Text
+Cell = str | Text  # what is bold in a terminal is bold on a page
 Shown = Table | Text
 GAP = 2  # characters between columns
 
@@ -101,16 +101,16 @@ def _piece(
 
 
 class Grid(NamedTuple):
-    """A table of plain text; the first column names the row."""
+    """A table of text; the first column names the row."""
 
     head: Sequence[str]  # lines of a head are parted by a line break, words by a hyphen before it
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
 
     @property
     def width(self) -> int:
         """Characters that a line of it takes in a terminal."""
         cells = zip(*(self.head, *self.rows), strict=True)
-        return sum(3 + max(len(t) for c in column for t in c.split("\n")) for column in cells)
+        return sum(3 + max(len(t) for c in column for t in str(c).split("\n")) for column in cells)
 
     def fitted(self, width: int) -> "list[Grid]":
         """The table in pieces of at most this width; columns with one first line stay together."""
@@ -143,16 +143,19 @@ class Grid(NamedTuple):
         """As lines of Markdown."""
         head = [column.replace("-\n", "").replace("\n", " ") for column in self.head]
         rule = "|---|" + "---:|" * (len(head) - 1)
-        first, *rest = ("| " + " | ".join(cells) + " |" for cells in (head, *self.rows))
+        first, *rest = (
+            "| " + " | ".join(map(_page_text, row)) + " |" for row in (head, *self.rows)
+        )
         return [first, rule, *rest, ""]
 
 
-def laid(
-    head: str, rows: Mapping[Any, str], columns: Mapping[Any, str], text: Callable[[Any, Any], str]
-) -> Grid:
-    """The text of each row and column in a table; both are given as what stands for a title."""
-    lines = [[title, *(text(row, column) for column in columns)] for row, title in rows.items()]
-    return Grid([head, *columns.values()], lines)
+def _page_text(cell: Cell) -> str:
+    text = str(cell)
+    strong = isinstance(cell, Text) and "bold" in str(cell.style)
+    if not strong:
+        return text
+    first, gap, rest = text.partition(" ") if "→" not in text else (text, "", "")
+    return f"**{first}**{gap}{rest}"
 
 
 def mean_text(record: Record | None, digits: str = ".3f", least: int | None = 2) -> str:

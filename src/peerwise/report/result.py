@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from peerwise.errors import BadSetting
 from peerwise.report import curves, look
+from peerwise.study.engine import ThisMachine
 from peerwise.study.results import Record
 from peerwise.study.sweep import read_config, sweep
 
@@ -92,5 +93,5 @@ def run(
         raise BadSetting(f"give a file, a dict or keywords, got {type(source).__name__}")
     description = {**given, **sections}
     with tempfile.TemporaryDirectory() as scratch:
-        done = sweep(description, Path(out or scratch), workers=workers)
+        done = sweep(description, Path(out or scratch), engine=ThisMachine(workers))
     return Result(done.records, done.history, done.failures)

@@ -1,22 +1,21 @@
 """Run folders: records, histories and what they were made with; written whole or not at all."""
 
 import json
-import platform
-import sys
 from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import tomli_w
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from peerwise import __version__
 from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile
 from peerwise.learner import Outcome
+from peerwise.study.provenance import environment
+from peerwise.study.store import WHOLE, Row, Store
 
 
 class Record(BaseModel):
@@ -33,10 +32,11 @@ class Record(BaseModel):
     std: float | None  # over repetitions
     reps: int
     paper_value: float | None = None
+    values: list[float] = []  # one a repetition, where they are known and not too many
 
 
 class Claim(BaseModel):
-    """A claim of a paper, whether it held here, and the numbers that say so."""
+    """A claim of a paper, how it is graded here, and the numbers that say so."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,7 +45,8 @@ class Claim(BaseModel):
     rule: str  # when it counts as held
     ours: str
     paper: str
-    held: bool | None  # None: not measured in this run
+    verdict: Literal["held", "not held", "undecided"]
+    reason: str = ""  # what the verdict rests on
 
 
 def history_of(outcome: Outcome, **names: Any) -> pd.DataFrame:
@@ -66,17 +67,6 @@ def history_of(outcome: Outcome, **names: Any) -> pd.DataFrame:
     return frame
 
 
-def _environment() -> dict[str, Any]:
-    libraries = ("jax", "jaxlib", "numpy", "pandas", "scikit-learn", "networkx")
-    return {
-        "peerwise": __version__,
-        "python": sys.version.split()[0],
-        "system": platform.platform(),
-        "processor": platform.machine(),
-        **{name: metadata.version(name) for name in libraries},
-    }
-
-
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
@@ -88,13 +78,19 @@ def write_folder(
     records: Iterable[Record],
     claims: Iterable[Claim] = (),
     history: pd.DataFrame | None = None,
+    rows: Iterable[Row] | None = None,
 ) -> None:
-    """Write everything of a finished run; results.json comes last and says that it is whole."""
+    """Write everything of a finished run; results.json comes last and says that it is whole.
+
+    Without `rows` nothing was run: what the folder holds stays as it is, and so does the record of
+    with what it was made.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in ("claims.json", "history.parquet"):  # of what was run here before
         (folder / stale).unlink(missing_ok=True)
     write_whole(folder / "config.toml", tomli_w.dumps(config).encode())
-    write_whole(folder / "environment.json", _json(_environment()))
+    if rows is not None:
+        write_whole(folder / "environment.json", _json(environment()))
     claimed = [c.model_dump(mode="json") for c in claims]
     if claimed:
         write_whole(folder / "claims.json", _json(claimed))
@@ -102,6 +98,8 @@ def write_folder(
         draft = folder / "history.parquet.part"
         history.to_parquet(draft, index=False)
         draft.replace(folder / "history.parquet")
+    if rows is not None:
+        Store(folder).collect(rows)
     write_whole(folder / "results.json", _json([r.model_dump(mode="json") for r in records]))
 
 
@@ -129,3 +127,43 @@ def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame |
         except (OSError, ValueError) as error:
             raise BadFile(f"{folder / 'history.parquet'} is damaged: {error}") from None
     return records, claims, history
+
+
+def read_values(folder: Path) -> pd.DataFrame:
+    """Every metric of a run after its last round, a line a repetition: the mean over the nodes.
+
+    Columns: dataset, method, what the run varied, repetition, metric, value. Repetitions are
+    counted through over all seeds, and those of one number had the same rows and graph.
+    """
+    path = folder / WHOLE
+    left_out = [
+        "cell",
+        "hash",
+        "std",
+        "dtype",
+        "shape",
+        "values",
+        "texts",
+        "made",
+        "depends",
+        "asked",
+    ]
+    try:
+        names = pq.read_schema(path).names
+        table = pq.read_table(
+            path, columns=[n for n in names if n not in left_out], page_checksum_verification=True
+        )
+        frame = table.drop_columns(["value"]).to_pandas()
+    except FileNotFoundError:
+        raise BadFile(
+            f"{folder} has no {WHOLE}: it is no run folder, or the run is not finished"
+        ) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise BadFile(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+    frame = frame[frame["repetitions"].notna()].rename(columns={"repetitions": "value"})
+    frame["repetition"] = [np.arange(len(v)) for v in frame["value"]]
+    frame = frame.explode(["repetition", "value"], ignore_index=True).astype({"value": float})
+    frame["seed"] = frame["seed"].astype(int)
+    frame["repetition"] = frame.groupby(["seed", "repetition"]).ngroup()
+    order = [c for c in frame if c not in ("seed", "repetition", "metric", "value")]
+    return frame[[*order, "repetition", "metric", "value"]]

@@ -1,17 +1,20 @@
 """Run a description: one cell, or every combination of its lists."""
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from peerwise import own
 from peerwise.errors import BadFile, BadSetting
 from peerwise.learner import Cell, Outcome, expand
-from peerwise.study import pool
+from peerwise.study.engine import Engine, Progress, run_jobs
+from peerwise.study.jobs import Run, to_outcome
 from peerwise.study.results import Record, history_of, write_folder
+from peerwise.study.store import COLUMNS, Row
 
 
 class Sweep(NamedTuple):
@@ -21,80 +24,123 @@ class Sweep(NamedTuple):
     varied: list[str]  # what differs between cells, the method aside
     history: pd.DataFrame
     failures: dict[str, str]  # which cell -> why
+    words: str  # how many cells were kept and why others were not
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The sections of a TOML file."""
+    """The sections of a TOML file; modules that it names are looked for beside it."""
     try:
-        return tomllib.loads(path.read_text())
+        config = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise BadFile(f"there is no configuration {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"cannot read {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise BadFile(f"{path} is not TOML: {error}") from None
+    own.look_in(path.parent)
+    return config
 
 
 def names_of(cell: Cell) -> dict[str, str]:
-    """What tells a cell from the others of its sweep: its method first, then what varies."""
-    return {"method": cell.label} | {
-        k.rpartition(".")[2]: v for k, v in cell.varied if k != "method"
-    }
+    """What tells a cell from the others of its sweep: its method first, then what varies.
+
+    Seeds do not: cells that differ in their seed alone are repetitions of each other.
+    """
+    varied = {k: v for k, v in cell.varied if k not in ("method", "run.seed")}
+    short = [k.rpartition(".")[2] for k in varied]
+    plain = {k for k in short if short.count(k) == 1 and k not in COLUMNS}
+    names = {k.rpartition(".")[2] if k.rpartition(".")[2] in plain else k: k for k in varied}
+    return {"method": cell.label} | {name: varied[k] for name, k in names.items()}
 
 
-def _records(cell: Cell, outcome: Outcome, reference: Outcome | None) -> list[Record]:
-    """Errors, gaps to the pooled reference on the same rows, agreement and traffic of one cell."""
+def _values(cell: Cell, outcome: Outcome, reference: Outcome | None) -> dict[str, np.ndarray]:
+    """Every metric after the last round, one number a repetition: means over the nodes.
+
+    Beside them: gaps to the pooled reference on the same rows, how far nodes differ, traffic.
+    """
     last = {name: value[:, -1] for name, value in outcome.values.items()}
-    values: dict[str, np.ndarray] = {
-        name: (v.reshape(len(v), -1).mean(1) if v.ndim > 1 else v) for name, v in last.items()
-    }
+    values = {name: v.reshape(len(v), -1).mean(1) if v.ndim > 1 else v for name, v in last.items()}
     for part in ("train", "test"):
         if reference is not None and not cell.method.traits.reference:
             pooled = reference.values[f"{part}_error"][:, -1].mean(-1)
             values[f"{part}_gap"] = values[f"{part}_error"] - pooled
     values["node_std"] = last["test_error"].std(-1)
-    values["bytes_per_link"] = np.array([outcome.bytes_per_link], float)
-    return [
-        Record(
-            paper=None,
-            item="run",
-            dataset=cell["data"]["source"],
-            setting=names_of(cell),
-            metric=name,
-            value=float(v.mean()),
-            std=float(v.std()) if v.size > 1 else None,
-            reps=cell["run"]["repetitions"],
+    sizes = {"bytes_per_link": 1, "bytes": outcome.messages}
+    for name, messages in sizes.items():
+        values[name] = np.full(len(last["test_error"]), float(outcome.bytes_per_link) * messages)
+    return values
+
+
+def _records(rows: list[Row]) -> list[Record]:
+    """Mean and standard deviation over the repetitions of all seeds, by cell and metric."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row.repetitions is not None:
+            names = {k: v for k, v in row.names.items() if k != "seed"}
+            groups.setdefault((*names.items(), row.metric), []).append(row)
+    records = []
+    for alike in groups.values():
+        numbers, first = np.concatenate([row.repetitions for row in alike]), alike[0]
+        setting = {k: v for k, v in first.names.items() if k not in ("dataset", "seed")}
+        records.append(
+            Record(
+                paper=None,
+                item="run",
+                dataset=first.names["dataset"],
+                setting=setting,
+                metric=first.metric,
+                value=float(numbers.mean()),
+                std=float(numbers.std()) if numbers.size > 1 else None,
+                reps=numbers.size,
+            )
         )
-        for name, v in values.items()
-    ]
+    return records
 
 
 def sweep(
     config: Mapping[str, Any],
     folder: Path,
     *,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    fresh: bool = False,
 ) -> Sweep:
     """Run every combination of a description's lists and write a run folder."""
     cells = expand(config)
-    needed = [c for cell in cells for c in (cell, cell.reference())]
-    outcomes, failed = pool.run_all(needed, folder / "cells", progress, workers)
-    records: list[Record] = []
-    frames = []
-    failures = {}
+    references = {cell.key: cell.reference() for cell in cells}
+    needed = [Run(c) for c in (*cells, *references.values())]
+    ran = run_jobs(needed, folder, engine=engine, progress=progress, fresh=fresh)
+    outcomes = {key: to_outcome(kept.arrays) for key, kept in ran.done.items()}
+    rows: list[Row] = []
+    frames, failures = [], {}
     for cell in cells:
-        names = names_of(cell)
         outcome = outcomes.get(cell.key)
         if outcome is None:
-            what = ", ".join(f"{k} = {v}" for k, v in names.items())
-            failures[what] = failed.get(cell.key, "it was not run")
+            what = ", ".join(f"{k} = {v}" for k, v in cell.varied) or cell.label
+            failures[what] = ran.failures[cell.key]
             continue
-        records += _records(cell, outcome, outcomes.get(cell.reference().key))
-        frames.append(history_of(outcome, dataset=cell["data"]["source"], **names))
-    if not records:
+        names = {"dataset": cell["data"]["source"], **names_of(cell), "seed": cell["run"]["seed"]}
+        values = _values(cell, outcome, outcomes.get(references[cell.key].key))
+        arrays = ran.done[cell.key].arrays
+        rows += [
+            Row(cell.key, names, metric, values.get(metric), arrays.get(metric))
+            for metric in {**arrays, **values}
+        ]
+        frames.append(history_of(outcome, **names))
+    if not rows:
         raise BadSetting("; ".join(sorted(set(failures.values()))))
-    history = pd.concat(frames, ignore_index=True)
-    write_folder(folder, config=dict(config), records=records, history=history)
-    varied = [k for k in records[0].setting if k != "method"]
-    return Sweep(records, varied, history, failures)
+    shown, records = {row.cell for row in rows}, _records(rows)
+    for cell in {c.key: c for c in references.values()}.values():  # kept for the gaps alone
+        if cell.key not in shown and cell.key in ran.done:
+            names = {"dataset": cell["data"]["source"]}
+            rows += [Row(cell.key, names, k, None, v) for k, v in ran.done[cell.key].arrays.items()]
+    history = _numbered(pd.concat(frames, ignore_index=True))
+    write_folder(folder, config=dict(config), records=records, history=history, rows=rows)
+    varied = list(dict.fromkeys(k for r in records for k in r.setting if k != "method"))
+    return Sweep(records, varied, history, failures, ran.words)
+
+
+def _numbered(history: pd.DataFrame) -> pd.DataFrame:
+    """Repetitions counted through over all seeds."""
+    number = history.groupby(["seed", "repetition"]).ngroup()
+    return history.assign(repetition=number).drop(columns="seed")

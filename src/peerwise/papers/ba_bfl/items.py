@@ -7,20 +7,23 @@ of table 1: what is compared are the paper's claims. Our own: the paper's start 
 training, and the same barycenters over the neighbourhoods of graphs and links that lose messages.
 """
 
-from functools import partial
 from typing import Any
 
+from peerwise.papers.ba_bfl.printed import FIGURE_1
 from peerwise.papers.items import (
     Description,
+    Item,
+    Paper,
+    Reading,
     Scale,
-    TaskItem,
-    TaskPaper,
+    Table,
     Tasks,
     at_hand,
     deal_tasks,
+    described,
     merged,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 SETS = ("fashion_mnist", "cifar10", "svhn_derived_20k")  # the last is a subset of SVHN
 # The paper's rules.
@@ -60,8 +63,34 @@ MEASURED: list[Any] = ["calibration", f"{_OWN}fine_calibration", f"{_OWN}own_row
 OUTSIDE = {"fashion_mnist": "mnist"}  # a set of images of the same shape that are strange to it
 
 
-def _work(name: str, description: Description) -> Task:
-    return Task(f"peerwise.papers.ba_bfl.runs:{name}", {"description": description})
+# Rules by the paper's names and our colours; what it has not is marked.
+STYLES = {
+    "fedavg": ("FedAvg", "#111111"),
+    "aalv": ("AALV", "#8a8a8a"),
+    "eaa": ("EAA", "#009e73"),
+    "gaa": ("GAA", "#e69f00"),
+    "rkl": ("RKLB", "#c8102e"),
+    "w2": ("WB", "#0072b2"),
+    "kl": ("forward KL (ours)", "#8e44ad"),
+    "gaa_normalised": ("GAA normalised (ours)", "#b9770e"),
+    "rkl 2": ("RKLB, 2 Bayesian layers", "#c8102e"),
+    "w2 2": ("WB, 2 Bayesian layers", "#0072b2"),
+    "decavg": ("DecAvg, no Bayesian layer", "#111111"),
+}
+_NAMED = {rule: name for rule, (name, _) in STYLES.items()}
+NAMES = {
+    "dataset": {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10",
+                "svhn_derived_20k": "SVHN (a subset)"},
+    "rule": {**_NAMED, **{f"{r} paper init": f"{_NAMED[r]}, the paper's start" for r in RULES}},
+    "variant": _NAMED,
+    "graph": {"er-0.3": "random, .3", "er-0.5": "random, .5"},
+    "metric": {
+        "accuracy": "accu-\nracy", "ece": "ECE\n15", "ece_fine": "ECE\n100", "nll": "NLL",
+        "brier": "Brier", "ood": "OOD\nAUROC", "seconds_a_round": "seconds\na round",
+        "local_mean": "local\nmean", "local_worst": "local\nworst",
+        "own_mean": "own rows\nmean", "own_worst": "own rows\nworst",
+    },
+}  # fmt: skip
 
 
 def _dealt(name: str) -> Description:
@@ -91,7 +120,7 @@ def _described(name: str, rule: str, layers: int, scale: Scale, *more: Descripti
 
 def _learn(name: str, rule: str, layers: int, scale: Scale, *more: Description) -> Task:
     often = {"run": {"repetitions": scale.repetitions}} if scale.repetitions else {}
-    return _work("learn", _described(name, rule, layers, scale, *more, often))
+    return described(f"{_OWN}learn", _described(name, rule, layers, scale, *more, often))
 
 
 def _some(sets: list[str], scale: Scale) -> list[str]:
@@ -117,8 +146,8 @@ def _tasks_pace(sets: list[str], scale: Scale) -> Tasks:
     """Figure 4: rounds of FedAvg and of one rule by layers, timed with nothing beside them."""
     once: Description = {"run": {"repetitions": 1, "metrics": []}, "split": {"test_rows": 1}}
     return {
-        f"{name} {n} {TIMED_RULE if n else 'fedavg'}": _work(
-            "pace", _described(name, TIMED_RULE, n, scale, once)
+        f"{name} {n} {TIMED_RULE if n else 'fedavg'}": described(
+            f"{_OWN}pace", _described(name, TIMED_RULE, n, scale, once)
         )
         for name in _some(sets, scale)
         for n in (0, *LAYERS)
@@ -131,8 +160,8 @@ def _tasks_init(sets: list[str], scale: Scale) -> Tasks:
     starts: dict[str, list[Description]] = {"": [], " paper init": [{"net": {"paper_init": True}}]}
     return {
         f"{name} 3 {rule}{start}": _learn(name, rule, 3, scale, *more)
-        for start, more in starts.items()
         for rule in (QUICK_RULES if scale.quick else RULES)
+        for start, more in starts.items()
         if name in sets
     }
 
@@ -152,7 +181,9 @@ def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
         channel: dict[str, Any] = {} if q == 1 else {"channel": "erasure", "q": q}
         network = {"network": {**GRAPHS[graph], **channel}, "run": {"repetitions": 1}}
         for name, (rule, n) in ON_GRAPHS.items():
-            tasks[f"{graph} {q}|{name}"] = _learn("fashion_mnist", rule, n, scale, network)
+            tasks[f"fashion_mnist {graph} {q}|{name}"] = _learn(
+                "fashion_mnist", rule, n, scale, network
+            )
     return tasks
 
 
@@ -165,60 +196,76 @@ PACE = (
     "device"
 )
 
+_ROWS = (
+    Reading("rows", lambda a: a["counts"].sum(1).min(), {"of": "least"}),
+    Reading("rows", lambda a: a["counts"].sum(1).max(), {"of": "most"}),
+)
+_SIZES = Table(("dataset",), ("of",), head="set", digits={"rows": ".0f"},
+               names={"of": {"least": "fewest rows\nof a node"}})  # fmt: skip
+_TOY = Table(("rule",), ("metric",), head="rule", digits={"mean": ".6g", "variance": ".6g"},
+             paper="g")  # fmt: skip
+_BY_LAYERS = Table(("layers", "rule"), ("metric",), ("dataset",),
+                   "{dataset}\nBayesian layers, rule", " ", {"seconds_a_round": ".3g"}, 3)  # fmt: skip
+_ON_GRAPHS = Table(("graph", "q", "variant"), ("metric",), head="graph, q, method", least=3)
+_RUN, _PLACE = "{dataset} {layers:d} {rule}", "{dataset} {graph} {q:f}|{variant}"
+
 # Every table and figure of the paper, and experiments of our own.
-ITEMS: dict[str, TaskItem] = {
-    "figure-1": TaskItem(
+ITEMS: dict[str, Item] = {
+    "figure-1": Item(
         "Barycenters of two Gaussians", "N(0, 1) and N(2, 1/4), weights 1/2",
-        lambda sets, scale: {}, "toy",
-        "toy_table", "toy", from_records=True, needs_data=False,
+        reads="toy", tables=(_TOY,), figure="toy", needs_data=False,
     ),
-    "figure-2": TaskItem(
+    "figure-2": Item(
         "Who holds what", "Dirichlet .5 class by class over 10 nodes",
-        deal_tasks(_dealt, QUICK["split"]),
-        "splits", "split_table", "allocation",
+        deal_tasks(_dealt, QUICK["split"]), "{dataset}", _ROWS, (_SIZES,),
+        "papers.figures:allocation",
     ),
-    "table-1": TaskItem(
+    "table-1": Item(
         "Accuracy, calibration and uncertainty of the merged model",
         "after the last round, on a server; numbers of the paper's table are not at hand",
-        _tasks,
-        "runs", "run_tables", "by_layers", from_records=True, legend=LEGEND,
+        _tasks, _RUN, "runs", (_BY_LAYERS,), "by_layers", LEGEND,
     ),
-    "figure-3": TaskItem(
-        "Calibration by Bayesian layers", "expected calibration error and log-loss", _tasks,
-        "runs", "run_tables", "by_layers", from_records=True, legend=LEGEND,
+    "figure-3": Item(
+        "Calibration by Bayesian layers", "expected calibration error and log-loss",
+        _tasks, _RUN, "runs", (_BY_LAYERS,), "by_layers", LEGEND,
     ),
-    "figure-4": TaskItem(
-        "Cost by Bayesian layers", "seconds of a round of one replica, on a server", _tasks_pace,
-        "runs", "run_tables", "paces", from_records=True, legend=PACE,
+    "figure-4": Item(
+        "Cost by Bayesian layers", "seconds of a round of one replica, on a server",
+        _tasks_pace, _RUN, "runs", (_BY_LAYERS,), "by_layers", PACE,
     ),
-    "figure-5": TaskItem(
+    "figure-5": Item(
         "Fairness by Bayesian layers",
         "local models on all test rows, and the merged model on nodes' own rows: mean and worst",
-        _tasks,
-        "runs", "run_tables", "by_layers", from_records=True, legend=LEGEND,
+        _tasks, _RUN, "runs", (_BY_LAYERS,), "by_layers", LEGEND,
     ),
-    "init": TaskItem(
+    "init": Item(
         "How variances begin",
         "our own: log-variances of -6, and of -9 under a clamp at -8 as in the paper's code",
-        _tasks_init,
-        "runs", "run_tables", legend=LEGEND,
+        _tasks_init, _RUN, "runs", (_BY_LAYERS,), legend=LEGEND,
     ),
-    "longer": TaskItem(
+    "longer": Item(
         "Five times as much training",
         "our own: 50 rounds of 10 epochs, one replica, two of the rules",
-        _tasks_longer,
-        "runs", "run_tables", "longer", from_records=True, legend=LEGEND,
+        _tasks_longer, _RUN, "runs", (_BY_LAYERS,), "by_layers", LEGEND,
     ),
-    "graph": TaskItem(
+    "graph": Item(
         "Barycenters over neighbourhoods",
         "our own: Fashion-MNIST, sparse to dense graphs and 70 % loss, beside DecAvg",
-        _tasks_graph,
-        "graphs", "graph_table", "graphs", from_records=True, legend=LEGEND,
+        _tasks_graph, _PLACE, "runs", (_ON_GRAPHS,), "graphs", LEGEND,
     ),
 }  # fmt: skip
 
 
-datasets = partial(at_hand, SETS)  # those chosen -> which of the three sets are at hand
+datasets = at_hand(SETS)
+
+
+def printed(item: str, fields: dict[str, Any]) -> float | None:
+    """What figure 1 says; the text at hand lacks the numbers of table 1."""
+    both = FIGURE_1.get(fields.get("rule", "")) if item == "figure-1" else None
+    return (
+        dict(zip(("mean", "variance"), both, strict=True)).get(fields["metric"]) if both else None
+    )
+
 
 # What `peerwise reproduce ba-bfl/...` runs.
-PAPER = TaskPaper("ba-bfl", "peerwise.papers.ba_bfl", ITEMS, datasets)
+PAPER = Paper("ba-bfl", ITEMS, datasets, NAMES, printed)

@@ -5,9 +5,21 @@ what is measured. The paper's numbers are in `printed`, its claims in `claims`.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from peerwise.papers.crc.printed import COUNTS, SETS, TABLES
-from peerwise.papers.items import Column, Dataset, Description, Item, Paper, Scale, merged, named
+from peerwise.papers.items import (
+    Column,
+    Dataset,
+    Description,
+    Item,
+    Paper,
+    Scale,
+    Table,
+    merged,
+    named,
+    of_columns,
+)
 
 
 def _gaps(updates: dict[str, Description], prefix: str = "") -> tuple[Column, ...]:
@@ -30,7 +42,7 @@ _SIZES = (20, 40, 80, 160, 320)
 def _drift(title: str, partition: str) -> Item:
     dealt = {"split": {"partition": partition}}
     columns = _gaps({k: {**v, **dealt} for k, v in _GRAPHS.items() if k != "chain"})
-    return Item(title, "test gap to RC by topology", columns)
+    return of_columns(title, "test gap to RC by topology", columns)
 
 
 def _rows_of_rc() -> tuple[Column, ...]:
@@ -77,52 +89,53 @@ def _iterations() -> tuple[Column, ...]:
     return tuple(columns)
 
 
+DESCRIBED = ("rows", "features", "discrete", "continuous", "classes")
+_DESCRIBED = Table(("dataset",), ("column",), head="data set", paper=".0f", inside=True, least=None,
+                   digits=dict.fromkeys(DESCRIBED, ".0f"))  # fmt: skip
+
 # Every table and figure of the paper that can be reproduced.
 ITEMS: dict[str, Item] = {
     "table-1": Item(
-        "Data sets",
-        "what the features are taken to be",
-        records="described",
-        headers=("rows", "features", "discrete", "continuous", "classes"),
+        "Data sets", "what the features are taken to be", reads="sets", tables=(_DESCRIBED,)
     ),
-    "table-2": Item(
+    "table-2": of_columns(
         "Rows that centralised RC needs",
         "test gap of RC with m rows to RC with 10240 rows",
         _rows_of_rc(),
     ),
-    "table-3": Item(
+    "table-3": of_columns(
         "Convergence of local models",
         "gaps to RC after 64 rounds on a random tree, 50 nodes of 50 rows",
         _convergence(),
         curves=True,
     ),
-    "table-4": Item("Sparse networks", "test gap to RC by topology", _gaps(_TREE)),
+    "table-4": of_columns("Sparse networks", "test gap to RC by topology", _gaps(_TREE)),
     "table-5": _drift("Drift in p(x)", "feature_drift"),
     "table-6": _drift("Drift in p(y): one class a node", "label_drift"),
     "table-7": _drift("Drift in p(x, y)", "label_feature_drift"),
-    "table-8": Item(
+    "table-8": of_columns(
         "Rows a node",
         "test gap to RC on the same rows, 50 nodes",
         _gaps({str(m): {"split": {"rows": m}} for m in _SIZES}, prefix="rows="),
     ),
-    "table-9": Item(
+    "table-9": of_columns(
         "Size of the network",
         "test gap to RC on the same rows, 50 rows a node; at each repetition's best round (as the "
         "paper's caption says) and at the last",
         _network_sizes(),
     ),
-    "table-10": Item(
+    "table-10": of_columns(
         "Fragmentation",
         "test gap to RC, 12800 rows dealt to n nodes",
         _gaps({str(n): {"split": {"nodes": n, "rows": 12800 // n}} for n in _SIZES}, prefix="n="),
     ),
-    "table-11": Item(
+    "table-11": of_columns(
         "Local iterations",
         "test gap to RC at round 64, and the first round with a gap below 0.01 (mean over "
         "repetitions)",
         _iterations(),
     ),
-    "table-12": Item(
+    "table-12": of_columns(
         "Dynamic networks",
         "test gap to RC; a new random tree every δ rounds",
         _gaps(
@@ -130,13 +143,10 @@ ITEMS: dict[str, Item] = {
         ),
     ),
     "figure-2": Item(
-        "Reach",
-        "share of nodes within a distance, in random trees (no data needed)",
-        layout="reach",
-        records="reach",
-        needs_data=False,
+        "Reach", "share of nodes within a distance, in random trees (no data needed)",
+        reads="reach", figure="papers.crc.report:reach_figure", needs_data=False,
     ),
-}
+}  # fmt: skip
 
 _QUICK: Description = {"run": {"repetitions": 2}, "split": {"test_rows": 1000}}
 _QUICK_SETS = ("skin", "adult", "letter")
@@ -173,11 +183,13 @@ def base(dataset: Dataset, scale: Scale) -> Description:
     return merged(source, _QUICK if scale.quick else {}, often)
 
 
-def _printed(item: str, dataset: Dataset, column: str) -> float | None:
-    if dataset.drop:  # a variant of ours
-        return None
-    return TABLES.get(item, {}).get(dataset.paper.name, {}).get(column)
+def printed(item: str, fields: dict[str, Any]) -> float | None:
+    """What the paper prints of a number; a variant of ours is no set of its own."""
+    name, column = fields["dataset"], fields.get("column", "")
+    if item == "table-1":
+        return next((getattr(s, column) for s in SETS if s.name == name), None)
+    return TABLES.get(item, {}).get(name, {}).get(column)
 
 
 # What `peerwise reproduce crc/...` runs.
-PAPER = Paper("crc", "peerwise.papers.crc", ITEMS, datasets, base, _printed, COUNTS)
+PAPER = Paper("crc", ITEMS, datasets, printed=printed, base=base, counts=COUNTS)

@@ -1,43 +1,37 @@
 """Numbers of the CRC paper that do not come from cells: its data sets, and how far trees reach."""
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from peerwise import data, topology
-from peerwise.papers.items import Dataset
-from peerwise.papers.records import record_of
-from peerwise.study.results import Record
+from peerwise.papers.crc.items import DESCRIBED
+from peerwise.papers.items import Dataset, Number, View
+from peerwise.report.figures import reach_curves
+
+TREES = 20  # trees of a size
 
 
-def _counts(dataset: Dataset) -> dict[str, int]:
+def _counts(dataset: Dataset) -> tuple[int, ...]:
     """How many rows, features and classes a set has here."""
     encoded = data.encode(data.load(dataset.data), typing="distinct", drop=dataset.drop)
     discrete = sum(r > 0 for r in encoded.schema.cardinalities)
     features = len(encoded.schema.features)
-    return {
-        "rows": len(encoded.y),
-        "features": features,
-        "discrete": discrete,
-        "continuous": features - discrete,
-        "classes": len(encoded.schema.classes),
-    }
+    classes = len(encoded.schema.classes)
+    return len(encoded.y), features, discrete, features - discrete, classes
 
 
-def described(item: str, datasets: list[Dataset]) -> list[Record]:
-    """Table 1: what the sets are, ours beside the paper's."""
-    records = []
-    for dataset in datasets:
-        ours = _counts(dataset) if dataset.present else {}
-        for name in ("rows", "features", "discrete", "continuous", "classes"):
-            printed = None if dataset.drop else getattr(dataset.paper, name)
-            said: Any = {"method": "none", "column": name, "paper_value": printed}
+def sets(view: View) -> Iterator[Number]:
+    """Table 1: what the sets are."""
+    for dataset in view.datasets:
+        ours = dict(zip(DESCRIBED, _counts(dataset), strict=True)) if dataset.present else {}
+        for name in DESCRIBED:
             values = [ours[name]] if ours else []
-            records.append(record_of("crc", item, dataset.name, name, values, **said))
-    return records
+            yield Number(dataset.name, name, values, {"method": "none", "column": name})
 
 
-def reach_of_trees(repetitions: int = 20, seed: int = 0) -> dict[int, np.ndarray]:
+def reach_of_trees(repetitions: int = TREES, seed: int = 0) -> dict[int, np.ndarray]:
     """Mean share of nodes within each distance, for random trees of the paper's sizes."""
     shares = {}
     for n in (20, 40, 50, 80, 160, 320):
@@ -48,14 +42,17 @@ def reach_of_trees(repetitions: int = 20, seed: int = 0) -> dict[int, np.ndarray
     return shares
 
 
-def reach(item: str, datasets: list[Dataset]) -> list[Record]:
+def reach(view: View) -> Iterator[Number]:
     """Figure 2."""
-    return [
-        Record(
-            paper="crc", item=item, dataset="random trees",
-            setting={"method": "none", "nodes": n, "distance": k, "column": f"{n}:{k}"},
-            metric="reach", value=float(share), std=None, reps=20,
-        )
-        for n, shares in reach_of_trees().items()
-        for k, share in enumerate(shares)
-    ]  # fmt: skip
+    for n, shares in reach_of_trees().items():
+        for k, share in enumerate(shares):
+            setting = {"method": "none", "nodes": n, "distance": k, "column": f"{n}:{k}"}
+            yield Number("random trees", "reach", share, setting, {"reps": TREES})
+
+
+def reach_figure(view: View) -> Figure:
+    """The share of nodes within a distance, a line a size of tree."""
+    shares: dict[int, list[float]] = {}
+    for record in view.records:
+        shares.setdefault(int(record.setting["nodes"]), []).append(record.value or 0.0)
+    return reach_curves({n: np.array(share) for n, share in shares.items()})

@@ -1,166 +1,149 @@
-"""What the DecDiff paper claims, and whether it held here."""
+"""What the DecDiff paper claims, and how that is graded here."""
 
 from functools import partial
-from typing import Any, NamedTuple
 
-from peerwise.papers.claims import claim, listed, measured
+from peerwise.papers.claims import (
+    Estimate,
+    Numbers,
+    claim,
+    every,
+    exact,
+    falls,
+    less,
+    listed,
+    measured,
+    total,
+)
 from peerwise.papers.decdiff.printed import PAPER_TABLES, SETS, SHARES, TABLE_2
-from peerwise.study.results import Claim, Record
+from peerwise.study.results import Claim
+
+RIVALS = ("dechetero", "cfa", "cfa-ge")
 
 
-class _Numbers:
-    """The numbers of a run by item, set and variant."""
-
-    def __init__(self, records: list[Record]):
-        self.of = {
-            (r.item, r.dataset, r.metric, r.setting.get("variant"), self._more(r)): r.value
-            for r in records
-            if r.value is not None
-        }
-        self.run = {(r.item, r.dataset, r.setting.get("variant")) for r in records}
-
-    @staticmethod
-    def _more(record: Record) -> Any:
-        of = record.setting
-        return of.get("at") or of.get("of") or of.get("share")
-
-    def __call__(self, item: str, name: str, variant: str, metric: str = "accuracy",
-                 more: Any = None) -> float:  # fmt: skip
-        return self.of[item, name, metric, variant, more]
-
-
-def claims(records: list[Record]) -> list[Claim]:
-    """The paper's claims, each marked held or not; one that was not measured is left out."""
-    number = _Numbers(records)
+def claims(number: Numbers) -> list[Claim]:
+    """The paper's claims, each graded; one that was not measured is left out."""
     checks = (_ordering, _beats_averaging, _beats_federated, _teacher, _faster, _overfits,
-              _concentrated)  # fmt: skip
-    by_set = [partial(check, number, name) for name in SETS for check in checks]
-    return measured([*by_set, *(partial(_drop, number, name) for name in SETS)])
+              _concentrated, _drop)  # fmt: skip
+    return measured(partial(check, number, name) for name in SETS for check in checks)
 
 
-def _ordering(number: _Numbers, name: str) -> Claim:
+def _final(number: Numbers, item: str, name: str, *variants: str) -> dict[str, Estimate]:
+    of = {"item": item, "dataset": name, "metric": "accuracy"}
+    return {v: number(**of, variant=v) for v in variants}
+
+
+def _theirs(item: str, name: str, *variants: str) -> str:
+    places = {v: (item, name, v, None) for v in variants}
+    return listed({v: PAPER_TABLES[p] for v, p in places.items() if p in PAPER_TABLES}, ".4f")
+
+
+def _ordering(number: Numbers, name: str) -> Claim:
     order = sorted(TABLE_2, key=lambda v: -TABLE_2[v][SETS.index(name)])
-    ours = {v: number("table-2", name, v) for v in order}
-    ranked = sorted(order, key=lambda v: -ours[v])
+    ours = _final(number, "table-2", name, *order)
     return claim(
         f"{name}-ordering",
         f"{name}: {' > '.join(order)}",
-        "our methods in the same order",
-        listed({v: ours[v] for v in ranked}),
-        listed({v: TABLE_2[v][SETS.index(name)] for v in order}),
-        ranked == order,
+        "each is more accurate after the last round than the next",
+        listed(dict(sorted(ours.items(), key=lambda pair: -pair[1].mean)), ".4f"),
+        _theirs("table-2", name, *order),
+        falls(list(ours.values())),
     )
 
 
-class _Pair(NamedTuple):
-    """Two methods beside each other."""
-
-    ours: str
-    paper: str
-    more: float  # by how much the first is more accurate here
-
-
-def _pair(number: _Numbers, item: str, name: str, better: str, worse: str) -> _Pair:
-    ours = {v: number(item, name, v) for v in (better, worse)}
-    places = {v: (item, name, v, None) for v in ours}
-    theirs = {v: PAPER_TABLES[place] for v, place in places.items() if place in PAPER_TABLES}
-    return _Pair(listed(ours), listed(theirs), ours[better] - ours[worse])
-
-
-def _beats_averaging(number: _Numbers, name: str) -> Claim:
-    averaging = _pair(number, "table-2", name, "decdiff+vt", "dechetero")
-    cfa = _pair(number, "table-2", name, "decdiff+vt", "cfa")
+def _beats_averaging(number: Numbers, name: str) -> Claim:
+    ours = _final(number, "table-2", name, "decdiff+vt", "dechetero", "cfa")
     return claim(
         f"{name}-decentralised",
         f"{name}: DecDiff+VT is more accurate than DecHetero and CFA",
-        "higher mean accuracy after the last round",
-        f"{averaging.ours}; {cfa.ours}",
-        averaging.paper,
-        averaging.more > 0 and cfa.more > 0,
+        "higher accuracy after the last round than both",
+        listed(ours, ".4f"),
+        _theirs("table-2", name, *ours),
+        every(less(ours[v], ours["decdiff+vt"]) for v in ("dechetero", "cfa")),
     )
 
 
-def _beats_federated(number: _Numbers, name: str) -> Claim:
-    pair = _pair(number, "table-2", name, "decdiff+vt", "fedavg")
+def _beats_federated(number: Numbers, name: str) -> Claim:
+    ours = _final(number, "table-2", name, "decdiff+vt", "fedavg")
     return claim(
         f"{name}-federated",
         f"{name}: DecDiff+VT is as accurate as FedAvg with a server, or more",
-        "mean accuracy at most 0.005 lower",
-        pair.ours,
-        pair.paper,
-        pair.more > -0.005,
+        "accuracy at most 0.005 lower",
+        listed(ours, ".4f"),
+        _theirs("table-2", name, *ours),
+        less(ours["fedavg"], ours["decdiff+vt"], 0.005),
     )
 
 
-def _teacher(number: _Numbers, name: str) -> Claim:
-    pair = _pair(number, "table-3", name, "decdiff+vt", "decdiff")
-    plain = _pair(number, "table-3", name, "dechetero+vt", "dechetero")
+def _teacher(number: Numbers, name: str) -> Claim:
+    ours = _final(number, "table-3", name, "decdiff+vt", "decdiff")
+    plain = _final(number, "table-3", name, "dechetero+vt", "dechetero")
     return claim(
         f"{name}-teacher",
         f"{name}: the virtual teacher makes DecDiff more accurate",
-        "higher mean accuracy with the teacher than with cross-entropy",
-        f"{pair.ours}; with DecAvg (not in the paper): {plain.ours}, {plain.more:+.3f}",
-        pair.paper,
-        pair.more > 0,
+        "higher accuracy with the teacher than with cross-entropy",
+        f"{listed(ours, '.4f')}; with DecAvg (not in the paper): {listed(plain, '.4f')}",
+        _theirs("table-3", name, *ours),
+        less(ours["decdiff"], ours["decdiff+vt"]),
     )
 
 
-def _faster(number: _Numbers, name: str) -> Claim:
-    shares = [s for s in SHARES if ("table-4", name, "rounds", "decdiff+vt", s) in number.of]
-    against = ("dechetero", "cfa", "cfa-ge")
-    if not shares or any(("table-4", name, v) not in number.run for v in against):
+def _faster(number: Numbers, name: str) -> Claim:
+    of = {"item": "table-4", "dataset": name, "metric": "rounds"}
+    shares = [s for s in SHARES if s in number.each("share", **of, variant="decdiff+vt")]
+    if not shares or not all(number.each("share", **of, variant=v) for v in RIVALS):
         raise KeyError(name)
     share = max(shares)
-    rivals = {v: number.of.get(("table-4", name, "rounds", v, share)) for v in against}
-    ours = number("table-4", name, "decdiff+vt", "rounds", share)
+    ours, reached = (
+        number(**of, variant="decdiff+vt", share=share),
+        number.each("variant", **of, share=share),
+    )
     paper = PAPER_TABLES.get(("table-4", name, "decdiff+vt", share))
     return claim(
         f"{name}-faster",
         f"{name}: DecDiff+VT reaches high accuracy in the fewest rounds of the decentralised",
         f"fewest rounds to {share:.0%} of the centralised accuracy, the highest share it reaches",
         f"decdiff+vt {ours:.0f}; "
-        + ", ".join(f"{v} {'-' if t is None else f'{t:.0f}'}" for v, t in rivals.items()),
+        + ", ".join(f"{v} {reached[v]:.0f}" if v in reached else f"{v} -" for v in RIVALS),
         "-" if paper is None else f"decdiff+vt {paper:.0f}",
-        all(t is None or ours <= t for t in rivals.values()),
+        every(less(ours, reached[v]) if v in reached else exact(True) for v in RIVALS),
     )
 
 
-def _overfits(number: _Numbers, name: str) -> Claim:
-    rise = {
-        v: number("figure-5", name, v, "loss", "last")
-        / number("figure-5", name, v, "loss", "lowest")
-        for v in ("dechetero", "cfa", "decdiff", "fedavg", "isolation", "cfa-ge", "decdiff+vt")
-    }
+def _overfits(number: Numbers, name: str) -> Claim:
     calm, wild = ("cfa-ge", "decdiff+vt"), ("dechetero", "decdiff", "fedavg", "isolation")
+    of = {"item": "figure-5", "dataset": name, "metric": "loss"}
+    ends = {v: [number(**of, variant=v, at=at) for at in ("last", "lowest")]
+            for v in (*wild, "cfa", *calm)}  # fmt: skip
+    above = {v: total((1.0, last), (-1.02, least)) for v, (last, least) in ends.items()}
     return claim(
         f"{name}-overfitting",
         f"{name}: only CFA-GE and DecDiff+VT keep lowering the test loss",
         "their last loss is at most 2 % above their lowest, that of DecHetero, DecDiff, FedAvg and "
         "isolation is more",
-        ", ".join(f"{v} {r - 1:+.1%}" for v, r in rise.items()),
+        ", ".join(f"{v} {last.mean / low.mean - 1:+.1%}" for v, (last, low) in ends.items()),
         "figure 5",
-        all(rise[v] <= 1.02 for v in calm) and all(rise[v] > 1.02 for v in wild),
+        every([*(less(above[v], 0.0) for v in calm), *(less(0.0, above[v]) for v in wild)]),
     )
 
 
-def _concentrated(number: _Numbers, name: str) -> Claim:
-    spread = {
-        v: number("figure-6", name, v, "accuracy", "quartile range")
-        for v in ("dechetero", "cfa", "decdiff", "cfa-ge", "decdiff+vt")
-    }
+def _concentrated(number: Numbers, name: str) -> Claim:
+    calm, wild = ("cfa-ge", "decdiff+vt"), ("dechetero", "cfa", "decdiff")
+    of = {"item": "figure-6", "dataset": name, "of": "quartile range"}
+    spread = {v: number(**of, variant=v) for v in (*wild, *calm)}
     return claim(
         f"{name}-concentrated",
         f"{name}: accuracies of nodes are most alike with CFA-GE and DecDiff+VT",
         "smaller distance between the quartiles than DecHetero, CFA and DecDiff",
         listed(spread, ".4f"),
         "figure 6",
-        max(spread["cfa-ge"], spread["decdiff+vt"])
-        < min(spread["dechetero"], spread["cfa"], spread["decdiff"]),
+        every(less(spread[a], spread[b]) for a in calm for b in wild),
     )
 
 
-def _drop(number: _Numbers, name: str) -> Claim:
-    drops = {v: number("figure-1", name, v, "accuracy", "drop") for v in ("dechetero", "decdiff")}
+def _drop(number: Numbers, name: str) -> Claim:
+    of = {"item": "figure-1", "dataset": name, "at": "drop"}
+    drops = {v: number(**of, variant=v) for v in ("dechetero", "decdiff")}
+    fifth = total((1.0, drops["decdiff"]), (-0.2, drops["dechetero"]))
     return claim(
         f"{name}-drop",
         f"{name}: the first average of models that began differently destroys what they learnt, "
@@ -169,5 +152,5 @@ def _drop(number: _Numbers, name: str) -> Claim:
         "fifth of that",
         ", ".join(f"{v} {d:+.3f} lost" for v, d in drops.items()),
         "figure 1",
-        drops["dechetero"] >= 0.2 and drops["decdiff"] < drops["dechetero"] / 5,
+        every((less(0.2, drops["dechetero"]), less(fifth, 0.0))),
     )

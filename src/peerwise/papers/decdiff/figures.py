@@ -8,110 +8,69 @@ from typing import Any
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from peerwise import metrics
-from peerwise.papers.items import Arrays, Done
-from peerwise.report.axes import accuracy_axis, band, finished, labelled, plain_numbers
+from peerwise.papers.decdiff.items import STYLES
+from peerwise.papers.figures import Line, Panel, curves
+from peerwise.papers.items import Arrays, View
+from peerwise.report.axes import accuracy_axis, finished, labelled, plain_numbers
 from peerwise.report.figures import panels
 
 MARKED = 10  # rounds of figure 1 in which aggregation is marked
 DEALS = 3  # replicas of a set that figure 5 shows
-
-# The data sets as the paper writes them.
-SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "emnist_letters": "EMNIST Letters"}
-
-# The paper's names and our colours; what it has not is marked.
-_STYLES = {
-    "centralised": ("Centralised", "#111111"),
-    "isolation": ("ISOL", "#8a8a8a"),
-    "fedavg": ("FED", "#e69f00"),
-    "dechetero": ("DecHetero", "#0072b2"),
-    "cfa": ("CFA", "#009e73"),
-    "cfa-ge": ("CFA-GE", "#8e44ad"),
-    "decdiff": ("DecDiff", "#ef8a7a"),
-    "decdiff+vt": ("DecDiff+VT", "#c8102e"),
-    "dechetero+vt": ("DecHetero+VT (ours)", "#0072b2"),
-    "decavg": ("DecAvg common start (ours)", "#56b4e9"),
-    "cfa-1": ("CFA ε=1 (ours)", "#5fc9a5"),
-    "decdiff+vt .9": ("DecDiff+VT β=.9 (ours)", "#7a4b12"),
-    "decdiff+vt .95": ("DecDiff+VT β=.95 (ours)", "#b9770e"),
-    "decdiff+linear": ("DecDiff+linear (ours)", "#d63384"),
-}
-NAMES = {variant: name for variant, (name, _) in _STYLES.items()}
-COLOURS = {variant: colour for variant, (_, colour) in _STYLES.items()}
+COLOURS = {variant: colour for variant, (_, colour) in STYLES.items()}
 
 
 def _style(variant: str) -> dict[str, Any]:
-    ours = "(ours)" in NAMES[variant]
-    return {"color": COLOURS[variant], "ls": "--" if ours else "-", "label": NAMES[variant]}
+    name, colour = STYLES[variant]
+    return {"color": colour, "ls": "--" if "(ours)" in name else "-", "label": name}
 
 
-def by_variant(tasks: Done) -> list[tuple[str, str, Arrays]]:
-    """Data set and variant of every run, with what it gave."""
-    return [(*name.split(" ", 1), arrays) for name, arrays in tasks.items()]  # type: ignore[misc]
-
-
-def _by_set(tasks: Done) -> dict[str, dict[str, Arrays]]:
+def _by_set(view: View) -> dict[str, dict[str, Arrays]]:
     """Runs by data set and variant."""
-    sets: dict[str, dict[str, Arrays]] = {}
-    for dataset, variant, arrays in by_variant(tasks):
-        sets.setdefault(dataset, {})[variant] = arrays
-    return sets
+    return {name: {run.fields["variant"]: run.arrays for run in runs}
+            for (name,), runs in view.by("dataset").items()}  # fmt: skip
 
 
-def _level(axis: Any, variant: str, arrays: Arrays) -> None:
-    """Accuracy after the last round of what sends nothing, or has rounds of its own."""
-    axis.axhline(arrays["accuracy"][:, -1].mean(), **{**_style(variant), "ls": ":"}, lw=1.6)
-
-
-def progress(tasks: Done) -> Figure:
+def progress(view: View) -> Figure:
     """Accuracy against rounds and bytes, and how far apart the nodes' models are."""
-    sets = _by_set(tasks)
-    figure, axes = panels(3 * len(sets), width=4.3, height=3.7, layout="constrained")
-    for i, (name, runs) in enumerate(sets.items()):
-        rounds, sent, apart = axes[3 * i : 3 * i + 3]
-        for variant, arrays in runs.items():
-            _follow(variant, arrays, rounds, sent, apart)
+    shown = []
+    for name, runs in _by_set(view).items():
         count = max(len(arrays["accuracy"]) for arrays in runs.values())
-        text = f"{SETS[name]} ({count} replica{'s' if count > 1 else ''})"
-        for axis, what, label in (
-            (rounds, "accuracy by rounds", "round"),
-            (sent, "accuracy by traffic", "GB sent by the whole network"),
-            (apart, "spread of models", "round"),
-        ):
-            labelled(axis, f"{text}: {what}", xscale="log", xlabel=label)
-            plain_numbers(axis.xaxis)
-        for axis in (rounds, sent):
-            axis.set_ylabel("test accuracy, mean of nodes")
-            accuracy_axis(axis)
-        apart.set(ylabel="distance from their mean / its norm", yscale="log")
-        plain_numbers(apart.yaxis)
-    return finished(
-        figure,
+        text = f"{view.title('dataset', name)} ({count} replica{'s' if count > 1 else ''})"
+        rounds, sent, apart, levels, silent = [], [], [], [], []
+        for variant, arrays in runs.items():
+            curve, at, style = arrays["accuracy"].mean(-1), arrays["rounds"], _style(variant)
+            level = curve[:, -1].mean(), {**style, "ls": ":"}  # it has rounds of its own, or none
+            if variant == "centralised":
+                levels.append(level)
+                continue
+            rounds.append(Line(at, curve, style))
+            if arrays["message_bytes"]:
+                cost = metrics.traffic(at, int(arrays["message_bytes"]), int(arrays["messages"]))
+                sent.append(Line(cost / 1e9, curve, style))
+            else:
+                silent.append(level)
+            if "consensus" in arrays:
+                apart.append(Line(at, arrays["consensus"], style))
+        of: dict[str, Any] = {"xscale": "log", "xlabel": "round"}
+        accuracy = {**of, "ylabel": "test accuracy, mean of nodes"}
+        traffic = {**accuracy, "xlabel": "GB sent by the whole network"}
+        far = {**of, "ylabel": "distance from their mean / its norm", "yscale": "log"}
+        shown += [
+            Panel(f"{text}: accuracy by rounds", rounds, accuracy, levels, accurate=True),
+            Panel(f"{text}: accuracy by traffic", sent, traffic, [*levels, *silent], accurate=True),
+            Panel(f"{text}: spread of models", apart, far),
+        ]
+    return curves(
+        shown,
         "After training in every round; line: mean over replicas; band: its 95 % interval "
         "(of two replicas: between them)",
-    )
-
-
-def _follow(variant: str, arrays: Arrays, rounds: Any, sent: Any, apart: Any) -> None:
-    """One run in the three panels of a data set."""
-    curve, at, style = arrays["accuracy"].mean(-1), arrays["rounds"], _style(variant)
-    if variant == "centralised":
-        _level(rounds, variant, arrays)
-        _level(sent, variant, arrays)
-        return
-    band(rounds, at, curve, **style)
-    if arrays["message_bytes"]:
-        cost = metrics.traffic(at, int(arrays["message_bytes"]), int(arrays["messages"]))
-        band(sent, cost / 1e9, curve, **style)
-    else:
-        _level(sent, variant, arrays)
-    if "consensus" in arrays:
-        band(apart, at, arrays["consensus"], log=True, **style)
+        4.3, 3.7,
+    )  # fmt: skip
 
 
 def _zigzag(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -127,9 +86,9 @@ def _zigzag(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return at, values
 
 
-def drop(tasks: Done) -> Figure:
+def drop(view: View) -> Figure:
     """Figure 1: what the first aggregation does to every node."""
-    ((name, runs),) = _by_set(tasks).items()
+    ((name, runs),) = _by_set(view).items()
     central = runs.pop("centralised", None)
     shown = {v: _zigzag(arrays) for v, arrays in runs.items()}
     figure, axes = panels(
@@ -140,7 +99,7 @@ def drop(tasks: Done) -> Figure:
         axis.plot(at, values, color=COLOURS[variant], lw=0.4, alpha=0.3)
         axis.plot(at, mean, color=COLOURS[variant], lw=2.2)
         axis.plot(at[mixed], mean[mixed], "v", color=COLOURS[variant], mfc="white", ms=4)
-        text = NAMES[variant] + (" (common start)" if variant == "fedavg" else "")
+        text = STYLES[variant][0] + (" (common start)" if variant == "fedavg" else "")
         if at[0] == 0 and mixed.any():
             text += f": {mean[0]:.2f} → {mean[1]:.2f} at the first aggregation"
         axis.set_title(text, fontsize=10)
@@ -152,7 +111,9 @@ def drop(tasks: Done) -> Figure:
         axis.set_xticks([t for t in (0, 1, 2, 3, 5, 10, 15, 20, 30, 50) if t <= at[-1]])
         labelled(axis, ylim=(0, 1), xlabel="round", ylabel="test accuracy")
         axis.label_outer()
-    title = f"{SETS[name]}, i.i.d. rows: aggregating models that began differently "
+    title = (
+        f"{view.title('dataset', name)}, i.i.d. rows: aggregating models that began differently "
+    )
     title += "(round 0: each has trained alone)"
     return finished(figure, title, _marks(central is not None))
 
@@ -175,9 +136,9 @@ def _marks(central: bool) -> dict[str, Any]:
     return marks
 
 
-def graph(tasks: Done) -> Figure:
+def graph(view: View) -> Figure:
     """Figure 3: the graph, nodes by degree."""
-    (arrays,) = tasks.values()
+    (arrays,) = (run.arrays for run in view.runs)
     graph = nx.Graph()
     graph.add_nodes_from(range(int(arrays["nodes"])))
     graph.add_edges_from(zip(arrays["src"].tolist(), arrays["dst"].tolist(), strict=True))
@@ -199,32 +160,11 @@ def graph(tasks: Done) -> Figure:
     return figure
 
 
-def allocation(tasks: Done) -> Figure:
-    """Figure 4: rows of each class at each node."""
-    figure, axes = panels(len(tasks), width=5.2, height=3.4, layout="constrained")
-    top = max(arrays["counts"].max() for arrays in tasks.values())
-    for axis, (name, arrays) in zip(axes, tasks.items(), strict=False):
-        counts = arrays["counts"]  # [nodes, classes]
-        drawn = axis.imshow(
-            np.maximum(counts, 0.5).T, norm=LogNorm(1, top), cmap="viridis", aspect="auto",
-            interpolation="nearest",
-        )  # fmt: skip
-        if counts.shape[1] <= 12:
-            axis.set_yticks(range(counts.shape[1]))
-        text = f"{SETS[name]}: Gini {arrays['gini'].mean():.2f} within a class, "
-        text += f"{float(arrays['gini_of_totals']):.2f} of node totals"
-        labelled(axis, text, grid="", xlabel="node", ylabel="class")
-    bar = figure.colorbar(drawn, ax=axes, label="rows (logarithmic)")
-    plain_numbers(bar.ax.yaxis)
-    figure.suptitle("Who holds what: most rows of a class lie on a few nodes", fontsize=11)
-    return figure
-
-
-def losses(tasks: Done) -> Figure:
+def losses(view: View) -> Figure:
     """Figure 5: test loss against rounds, a panel a deal of the rows."""
     deals = [
         (name, runs, r)
-        for name, runs in _by_set(tasks).items()
+        for name, runs in _by_set(view).items()
         for r in range(min(DEALS, *(len(arrays["loss"]) for arrays in runs.values())))
     ]
     figure, axes = panels(len(deals), width=4.3, height=3.8, layout="constrained")
@@ -235,13 +175,13 @@ def losses(tasks: Done) -> Figure:
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
         axis.minorticks_off()
         plain_numbers(axis.yaxis)
-        labelled(axis, f"{SETS[name]}, GI = {_gini(runs)[r]:.2f}")
+        labelled(axis, f"{view.title('dataset', name)}, GI = {_gini(runs)[r]:.2f}")
     return finished(figure, "Test loss: a curve that rises again is overfitting")
 
 
-def boxes(tasks: Done) -> Figure:
+def boxes(view: View) -> Figure:
     """Figure 6: accuracy of single nodes after the last round."""
-    sets = _by_set(tasks)
+    sets = _by_set(view)
     figure, axes = panels(len(sets), width=4.4, height=3.6, layout="constrained")
     for axis, (name, runs) in zip(axes, sets.items(), strict=False):
         boxes = []
@@ -251,7 +191,7 @@ def boxes(tasks: Done) -> Figure:
             named = {"med": "median", "q1": "q1", "q3": "q3", "whislo": "whisker_low",
                      "whishi": "whisker_high"}  # fmt: skip
             box = {key: float(held[value]) for key, value in named.items()}
-            boxes.append({**box, "fliers": beyond, "label": NAMES[variant]})
+            boxes.append({**box, "fliers": beyond, "label": STYLES[variant][0]})
         drawn = axis.bxp(
             boxes, patch_artist=True, widths=0.6, medianprops={"color": "black"},
             flierprops={"marker": ".", "ms": 4, "mec": "#555555"},
@@ -263,7 +203,7 @@ def boxes(tasks: Done) -> Figure:
         axis.set_ylabel("test accuracy of a node")
         lowest = min(arrays["accuracy"][:, -1].min() for arrays in runs.values())
         accuracy_axis(axis, max(lowest - 0.05, 0))
-        labelled(axis, f"{SETS[name]}, GI = {_gini(runs).mean():.2f}", grid="y")
+        labelled(axis, f"{view.title('dataset', name)}, GI = {_gini(runs).mean():.2f}", grid="y")
     figure.suptitle("Accuracy of single nodes after the last round", fontsize=11)
     return figure
 

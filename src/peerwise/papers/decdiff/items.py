@@ -6,22 +6,24 @@ the missing cell of table 3 (virtual teacher with DecAvg), CFA with a full step,
 teacher's beta, and the teacher fed with probabilities (see `losses.linear_teacher`).
 """
 
-from functools import partial
 from typing import Any
 
-from peerwise.papers.decdiff.printed import SETS
+from peerwise.papers.decdiff.printed import SETS, printed
 from peerwise.papers.items import (
     Description,
+    Item,
+    Paper,
     Plan,
+    Reading,
     Scale,
-    TaskItem,
-    TaskPaper,
+    Table,
     Tasks,
     at_hand,
     deal_tasks,
+    described,
     merged,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 _TEACHER = {"loss": "virtual_teacher"}
 # What is trained, by name: method and loss.
@@ -41,13 +43,35 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "decdiff+vt .95": {"name": "decdiff", **_TEACHER, "beta": 0.95},
     "decdiff+linear": {"name": "decdiff", "loss": "linear_teacher"},
 }
+# The paper's names and our colours; what it has not is marked.
+STYLES = {
+    "centralised": ("Centralised", "#111111"),
+    "isolation": ("ISOL", "#8a8a8a"),
+    "fedavg": ("FED", "#e69f00"),
+    "dechetero": ("DecHetero", "#0072b2"),
+    "cfa": ("CFA", "#009e73"),
+    "cfa-ge": ("CFA-GE", "#8e44ad"),
+    "decdiff": ("DecDiff", "#ef8a7a"),
+    "decdiff+vt": ("DecDiff+VT", "#c8102e"),
+    "dechetero+vt": ("DecHetero+VT (ours)", "#0072b2"),
+    "decavg": ("DecAvg common start (ours)", "#56b4e9"),
+    "cfa-1": ("CFA ε=1 (ours)", "#5fc9a5"),
+    "decdiff+vt .9": ("DecDiff+VT β=.9 (ours)", "#7a4b12"),
+    "decdiff+vt .95": ("DecDiff+VT β=.95 (ours)", "#b9770e"),
+    "decdiff+linear": ("DecDiff+linear (ours)", "#d63384"),
+}
+NAMES = {
+    "dataset": {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST",
+                "emnist_letters": "EMNIST Letters"},
+    "variant": {variant: name for variant, (name, _) in STYLES.items()},
+    "share": lambda share: f"{share:.0%}",
+}  # fmt: skip
 TABLE_2 = ("centralised", "isolation", "fedavg", "dechetero", "decavg", "cfa", "cfa-1", "cfa-ge",
            "decdiff+vt")  # fmt: skip
 TABLE_3 = ("dechetero", "dechetero+vt", "decdiff", "decdiff+vt")
 TABLE_4 = ("dechetero", "cfa", "cfa-ge", "decdiff", "decdiff+vt", "fedavg", "isolation")
 BETA = ("decdiff", "decdiff+vt .9", "decdiff+vt .95", "decdiff+vt", "decdiff+linear")
 DROPS = ("centralised", "fedavg", "dechetero", "decdiff", "decdiff+vt")
-QUIET = ("centralised", "isolation")  # they aggregate nothing
 
 _BOTH = {"stages": ["combine", "adapt"]}
 # One epoch a round with five times the paper's learning rate goes as far in a round as the five
@@ -86,8 +110,8 @@ def _learn(dealt: Description, size: Description, variant: str, scale: Scale, **
     if variant == "centralised":
         run["stages"] = ["adapt"]
     usual: Description = {"method": {"epochs": 1, "lr": 0.005, "batch": 32}}
-    description = merged(dealt, usual, size, {"method": VARIANTS[variant], "run": run})
-    return Task("peerwise.papers.decdiff.runs:learn", {"description": description, **more})
+    variety = {"method": VARIANTS[variant], "run": run}
+    return described("peerwise.papers.decdiff.runs:learn", dealt, usual, size, variety, **more)
 
 
 def _tasks(*variants: str) -> Plan:
@@ -122,81 +146,103 @@ def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     whole = merged(_dealt(""), QUICK if scale.quick else {})
     # the graph is the same whatever the rows: two of the bundled digits for each node
     size = {"nodes": whole["split"]["nodes"], "rows": 2}
-    description = {"split": size, "network": whole["network"]}
-    return {"graph": Task("peerwise.papers.learning:graph", {"description": description})}
+    return {"graph": described("graph", {"split": size, "network": whole["network"]})}
 
 
-REPLICAS = "±: 95 % interval over replicas, none where one was run; blank: not run"
+def _last(arrays: Any) -> Any:
+    """Mean accuracy of the nodes after the last round, of every replica."""
+    return arrays["accuracy"][:, -1].mean(-1)
+
+
+# What is read of a run; what sends nothing aggregates nothing.
+ACCURACIES = (
+    Reading("accuracy", _last),
+    Reading("aggregated_accuracy", lambda a: a["aggregated_accuracy"][:, -1].mean(-1)
+            if a["message_bytes"] else None),
+)  # fmt: skip
+STEPS = (
+    Reading("accuracy", _last, {"at": "last round"}),
+    Reading("accuracy", lambda a: a["begun_accuracy"].mean(-1)
+            if "aggregated_accuracy" in a else None, {"at": "trained alone"}),
+    Reading("accuracy", lambda a: a["aggregated_accuracy"][:, 0].mean(-1),
+            {"at": "first aggregation"}),
+    Reading("accuracy", lambda a: a["begun_accuracy"].mean(-1)
+            - a["aggregated_accuracy"][:, 0].mean(-1), {"at": "drop"}),
+)  # fmt: skip
+LOSSES = (
+    Reading("loss", lambda a: a["loss"].mean(-1).min(1), {"at": "lowest"}),
+    Reading("loss", lambda a: a["loss"].mean(-1)[:, -1], {"at": "last"}),
+)
+GINIS = (
+    Reading("gini", lambda a: a["gini"].mean(), {"of": "classes, mean"}),
+    Reading("gini", lambda a: a["gini_of_totals"], {"of": "node totals"}),
+)
+_FOUR = {"accuracy": ".4f", "aggregated_accuracy": ".4f", "degree": ".3g"}
+_METHODS = Table(("variant",), ("dataset", "metric"), head="method", digits=_FOUR, paper=".4f",
+                 names={"metric": {"accuracy": "", "aggregated_accuracy": "after aggregation"}})  # fmt: skip
+_BY_SET = Table(("variant",), ("dataset", "at|of"), digits=_FOUR, least=None)
+_OF_SETS = Table(("dataset",), ("of",), digits=_FOUR, least=None)
+_TIMES = Table(("variant",), ("share", "metric"), ("dataset",), "{dataset}", paper=".2f",
+               digits={"rounds": ".1f", "gigabytes": ".0f"}, least=None,
+               names={"metric": {"rounds": "", "gigabytes": "GB sent"}})  # fmt: skip
+_SURE = {"variant": {**NAMES["variant"], "decdiff+vt": "DecDiff+VT β=.99"}}  # type: ignore[dict-item]
+
+REPLICAS = "±: 95 % interval over replicas, none where one was run"
 REACHED = (
-    "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; "
-    "-: none does; blank: not run"
+    "ours: first recorded round; (k/n): k of n replicas reach it, the mean is theirs; -: none does"
 )
-
-_accuracies = partial(
-    TaskItem, records="accuracies", tables="accuracy_table", figure="progress", legend=REPLICAS
-)
-
-
-def _numbers(title: str, about: str, tasks: Plan, records: str, figure: str) -> TaskItem:
-    return TaskItem(title, about, tasks, records, "number_table", figure)
-
 
 # Every item of the paper, and experiments of our own.
-ITEMS: dict[str, TaskItem] = {
-    "table-2": _accuracies(
+ITEMS: dict[str, Item] = {
+    "table-2": Item(
         "Accuracy",
         "mean accuracy of the nodes after the last round; ± is the 95 % interval over replicas",
-        _tasks(*TABLE_2),
+        _tasks(*TABLE_2), reads=ACCURACIES, tables=(_METHODS,), figure="progress", legend=REPLICAS,
     ),
-    "table-3": _accuracies(
+    "table-3": Item(
         "Loss and aggregation",
         "cross-entropy or virtual teacher, DecAvg or DecDiff; the second is not in the paper",
-        _tasks(*TABLE_3),
+        _tasks(*TABLE_3), reads=ACCURACIES, tables=(_METHODS,), figure="progress", legend=REPLICAS,
     ),
-    "table-4": TaskItem(
+    "table-4": Item(
         "Characteristic times",
         "rounds until a share of the centralised accuracy, mean over the replicas that reach it",
-        _tasks("centralised", *TABLE_4),
-        "times",
-        "times_tables",
-        legend=REACHED,
+        _tasks("centralised", *TABLE_4), reads="times", tables=(_TIMES,), legend=REACHED,
     ),
-    "figure-1": _numbers(
+    "figure-1": Item(
         "The first aggregation",
         "i.i.d. rows on a Barabasi-Albert graph: what averaging destroys",
-        *(_tasks_drop, "drops", "drop"),
+        _tasks_drop, reads=STEPS, tables=(_BY_SET,), figure="drop",
     ),
-    "figure-3": _numbers(
-        "The graph", "one Erdos-Renyi graph in all runs, p = 0.2", _tasks_graph, "degrees", "graph"
+    "figure-3": Item(
+        "The graph", "one Erdos-Renyi graph in all runs, p = 0.2", _tasks_graph, "{dataset}",
+        "degrees", (_OF_SETS,), "graph",
     ),
-    "figure-4": _numbers(
-        "Who holds what",
-        "rows of each class at each node, Zipf 1.26",
-        *(deal_tasks(_dealt, QUICK["split"]), "ginis", "allocation"),
+    "figure-4": Item(
+        "Who holds what", "rows of each class at each node, Zipf 1.26",
+        deal_tasks(_dealt, QUICK["split"]), "{dataset}", GINIS, (_OF_SETS,),
+        "papers.figures:allocation",
     ),
-    "figure-5": _numbers(
+    "figure-5": Item(
         "Test loss against rounds",
         "mean over the nodes of one replica; a loss that rises again is overfitting",
-        *(_tasks(*TABLE_4), "losses", "losses"),
+        _tasks(*TABLE_4), reads=LOSSES, tables=(_BY_SET,), figure="losses",
     ),
-    "figure-6": _numbers(
-        "Accuracy of single nodes", "after the last round", _tasks(*TABLE_4), "boxes", "boxes"
+    "figure-6": Item(
+        "Accuracy of single nodes", "after the last round",
+        _tasks(*TABLE_4), reads="boxes", tables=(_BY_SET,), figure="boxes",
     ),
-    "beta": _accuracies(
+    "beta": Item(
         "How sure the teacher is",
         "our own: DecDiff with cross-entropy, the virtual teacher at three betas, and the loss "
         "that is linear in probabilities",
-        _tasks(*BETA),
+        _tasks(*BETA), reads=ACCURACIES, tables=(_METHODS._replace(names={**_METHODS.names, **_SURE}),),
+        figure="progress", legend=REPLICAS,
     ),
-}
+}  # fmt: skip
 
 
-def table_of(item: str) -> tuple[str, ...]:
-    """The variants of an item in the order in which it shows them."""
-    return {"table-2": TABLE_2, "table-3": TABLE_3, "beta": BETA}.get(item, TABLE_4)
-
-
-datasets = partial(at_hand, SETS)  # those chosen -> which of the three sets are at hand
+datasets = at_hand(SETS)
 
 # What `peerwise reproduce decdiff/...` runs.
-PAPER = TaskPaper("decdiff", "peerwise.papers.decdiff", ITEMS, datasets)
+PAPER = Paper("decdiff", ITEMS, datasets, NAMES, printed)

@@ -1,5 +1,7 @@
 """What the DecDiff paper prints."""
 
+from typing import Any
+
 # The data sets of the paper.
 SETS = ("mnist", "fashion_mnist", "emnist_letters")
 
@@ -48,3 +50,11 @@ def _printed() -> dict[tuple[str, str, str | None, float | None], float]:
 
 # Every number of the paper's tables: (item, set, method, share) -> value.
 PAPER_TABLES = _printed()
+
+
+def printed(item: str, fields: dict[str, Any]) -> float | None:
+    """What the paper prints of a number."""
+    if fields["metric"] not in ("accuracy", "rounds"):
+        return None
+    place = item, fields["dataset"], fields.get("variant"), fields.get("share")
+    return PAPER_TABLES.get(place)

@@ -5,23 +5,22 @@ figures come experiments of our own: what clamping at nodes does, skewed rows, a
 private calibration (CRC) at the same budget.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from peerwise.papers.items import (
     Description,
-    Plan,
+    Item,
+    Paper,
+    Reading,
     Scale,
-    TaskItem,
-    TaskPaper,
+    Table,
     Tasks,
     at_hand,
     merged,
-    named,
 )
-from peerwise.study.tasks import Task
+from peerwise.study.jobs import Task
 
 # Privacy budgets: half decades.
 EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]
@@ -171,73 +170,83 @@ def _tasks_attack(sets: list[str], scale: Scale) -> Tasks:
     return {f"adult {e}": _work("attacked", **shared, epsilon=e) for e in (None, 10.0)}
 
 
-def _item(title: str, about: str, tasks: Plan, records: str, figure: str = "") -> TaskItem:
-    return TaskItem(title, about, tasks, records, "by_layout", figure)
+def _variant(variant: str) -> str:
+    """A variant as the figure's legend has it."""
+    known = {"vanilla": "no noise", "central": "centralised DP"}
+    return f"N = {variant}" if variant[0].isdigit() else known.get(variant, variant)
 
 
-# Every figure of the paper, and experiments of our own.
-ITEMS: dict[str, TaskItem] = {
-    "figure-2": _item(
-        "Accuracy against epsilon",
-        "Federated naive Bayes of N nodes, the centralised baseline of Vaidya et al., no noise",
-        *(_tasks_2, "accuracies", "accuracy"),
-    ),
-    "figure-3": _item(
-        "Local sensitivity",
-        "of sums at a node, relative to one node with all rows",
-        *(_tasks_3, "sensitivities", "sensitivity"),
-    ),
-    "figure-4": _item(
-        "Sizes of nodes",
-        "Adult, 1000 nodes: equal, U[1, 10], Exp(2)",
-        *(_tasks_4, "accuracies", "sizes"),
-    ),
-    "figure-5": _item(
-        "Leaving out noisy nodes",
-        "log-uniform sizes and budgets; the relative error is known to an oracle only",
-        *(_tasks_5, "thresholds", "threshold"),
-    ),
-    "figure-6": _item(
-        "Gossip against iterations",
-        "Adult, 1000 nodes, epsilon = 10^0.5: accuracy of the nodes and of Federated",
-        *(_tasks_6, "gossip", "gossip"),
-    ),
-    "figure-7": _item(
-        "Parameters against iterations",
-        "the same run: priors, categories, means, standard deviations",
-        *(_tasks_7, "parameters", "parameters"),
-    ),
-    "clamping": _item(
-        "Clamping at nodes or at the model",
-        "our own: what making counts positive before sending does (the authors' code does so)",
-        *(_tasks_clamping, "clamping"),
-    ),
-    "skew": _item(
-        "Skewed rows",
-        "our own: 50 nodes of 100 rows, bounded sensitivity; test error",
-        *(_tasks_skew, "skew"),
-    ),
-    "private-crc": _item(
-        "Private calibration",
-        "our own: CRC with T noised rounds beside Federated naive Bayes at the same budget "
-        "(bounded sensitivity, 50 nodes of 400 rows, 6-regular); test error",
-        *(_tasks_crc, "private_crc"),
-    ),
-    "attack": _item(
-        "Byzantine nodes",
-        "our own: accuracy with 1, 5, 10 % of 100 nodes lying, by rule of aggregation",
-        *(_tasks_attack, "attacks"),
-    ),
+NAMES = {
+    "variant": _variant,
+    "epsilon": lambda epsilon: f"{epsilon:.3g}" if isinstance(epsilon, float) else epsilon,
 }
 
 
-def datasets(chosen: Iterable[str] | None = None) -> list[str]:
-    """Which of the six sets are at hand, of those chosen."""
-    if chosen is not None:
-        wanted = named("data set of the paper", chosen, [*SETS, *SETS.values()])
-        chosen = [SETS.get(name, name) for name in wanted]
-    return at_hand(list(SETS.values()), chosen)
+def _table(column: str, *rows: str) -> tuple[Table, ...]:
+    """Rows named by their data set and other fields, a column for each value of one."""
+    named = {"accuracy": ""} if "metric" in rows else {}
+    return (Table(("dataset", *rows), (column,), between=" ", names={"metric": named}),)
 
+
+_BUDGETS = _table("epsilon", "variant")
+_ERROR = (Reading("test_error", lambda a: a["error"].mean(-1)),)
+
+# Every figure of the paper, and experiments of our own.
+ITEMS: dict[str, Item] = {
+    "figure-2": Item(
+        "Accuracy against epsilon",
+        "Federated naive Bayes of N nodes, the centralised baseline of Vaidya et al., no noise",
+        _tasks_2, reads="accuracies", tables=_BUDGETS, figure="accuracy",
+    ),
+    "figure-3": Item(
+        "Local sensitivity", "of sums at a node, relative to one node with all rows",
+        _tasks_3, "{dataset}", "sensitivities", _table("nodes"), "sensitivity",
+    ),
+    "figure-4": Item(
+        "Sizes of nodes", "Adult, 1000 nodes: equal, U[1, 10], Exp(2)",
+        _tasks_4, reads="accuracies", tables=_BUDGETS, figure="sizes",
+    ),
+    "figure-5": Item(
+        "Leaving out noisy nodes",
+        "log-uniform sizes and budgets; the relative error is known to an oracle only",
+        _tasks_5, "{dataset}", "thresholds", _table("kept"), "threshold",
+    ),
+    "figure-6": Item(
+        "Gossip against iterations",
+        "Adult, 1000 nodes, epsilon = 10^0.5: accuracy of the nodes and of Federated",
+        _tasks_6, "{dataset} {counter}", "gossip", _table("round", "method", "counter"), "gossip",
+    ),
+    "figure-7": Item(
+        "Parameters against iterations",
+        "the same run: priors, categories, means, standard deviations",
+        _tasks_7, "{dataset} {counter}", "parameters", _table("round", "parameter"), "parameters",
+    ),
+    "clamping": Item(
+        "Clamping at nodes or at the model",
+        "our own: what making counts positive before sending does (the authors' code does so)",
+        _tasks_clamping, reads="clamping", tables=_table("epsilon", "variant", "where", "metric"),
+    ),
+    "skew": Item(
+        "Skewed rows", "our own: 50 nodes of 100 rows, bounded sensitivity; test error",
+        _tasks_skew, "{dataset} {partition} {method} {epsilon}", _ERROR,
+        _table("partition", "method", "epsilon"),
+    ),
+    "private-crc": Item(
+        "Private calibration",
+        "our own: CRC with T noised rounds beside Federated naive Bayes at the same budget "
+        "(bounded sensitivity, 50 nodes of 400 rows, 6-regular); test error",
+        _tasks_crc, "{dataset} {method} {epsilon}", _ERROR, _table("epsilon", "method"),
+    ),
+    "attack": Item(
+        "Byzantine nodes",
+        "our own: accuracy with 1, 5, 10 % of 100 nodes lying, by rule of aggregation",
+        _tasks_attack, "{dataset} {epsilon}", "attacks",
+        _table("rule", "epsilon", "kind", "share"),
+    ),
+}  # fmt: skip
+
+
+datasets = at_hand(SETS)
 
 # What `peerwise reproduce gossip-nb/...` runs.
-PAPER = TaskPaper("gossip-nb", "peerwise.papers.gossip_nb", ITEMS, datasets)
+PAPER = Paper("gossip-nb", ITEMS, datasets, NAMES)

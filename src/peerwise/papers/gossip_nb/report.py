@@ -1,119 +1,55 @@
-"""Numbers and tables of the Gossip-NB experiments."""
+"""Numbers of the Gossip-NB experiments."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from peerwise.papers.gossip_nb.items import EPSILONS
-from peerwise.papers.items import Arrays, Done
-from peerwise.papers.records import record_of
-from peerwise.report.grid import Grid
-from peerwise.study.results import Record
+from peerwise.papers.items import Arrays, Number, View
 
-# Items as tables: what stands in a row and in a column.
-LAYOUT = {
-    "figure-2": (("dataset", "variant"), "epsilon"),
-    "figure-3": (("dataset",), "nodes"),
-    "figure-4": (("dataset", "variant"), "epsilon"),
-    "figure-5": (("dataset",), "kept"),
-    "figure-6": (("dataset", "method", "counter"), "round"),
-    "figure-7": (("dataset", "parameter"), "round"),
-    "clamping": (("dataset", "variant", "where"), "epsilon"),
-    "skew": (("dataset", "method", "epsilon"), "partition"),
-    "private-crc": (("dataset", "method"), "epsilon"),
-    "attack": (("dataset", "epsilon", "kind", "share"), "rule"),
-}
+_FEDERATED, _GOSSIP = {"method": "federated_nb"}, {"method": "gossip_nb"}
 
 
-def _grid(item: str, records: Sequence[Record]) -> tuple[list[Any], dict[tuple[str, ...], Any]]:
-    rows, column = LAYOUT[item]
-    columns: dict[Any, None] = {}
-    cells: dict[tuple[str, ...], Any] = {}
-    for r in records:
-        of = {"dataset": r.dataset, **r.setting}
-        if of.get("variant") is not None:
-            of["variant"] = _named(str(of["variant"]))
-        label = tuple(str(of[k]) for k in rows if of.get(k) is not None)
-        label += (r.metric,) if r.metric in ("bias",) else ()
-        place = of.get(column, "")
-        columns[place] = None
-        cells.setdefault(label, {})[place] = r
-    return list(columns), cells
-
-
-def _named(variant: str) -> str:
-    """A variant as the figure's legend has it."""
-    known = {"vanilla": "no noise", "central": "centralised DP"}
-    first = variant.split(" ")[0]
-    return f"N = {variant}" if first.isdigit() else known.get(variant, variant)
-
-
-def _head(column: Any) -> str:
-    return f"{column:.3g}" if isinstance(column, float) else str(column)
-
-
-def _cell(record: Record | None) -> str:
-    if record is None or record.value is None:
-        return ""
-    return f"{record.value:.3f}" + (f" ±{record.std:.3f}" if record.std else "")
-
-
-def by_layout(item: str, records: Sequence[Record]) -> list[Grid]:
-    """Mean and standard deviation over trials, laid out as `LAYOUT` says."""
-    columns, cells = _grid(item, records)
-    head = [f"{records[0].metric.replace('_', ' ')} by {LAYOUT[item][1]}", *map(_head, columns)]
-    rows = [[" ".join(at), *(_cell(row.get(c)) for c in columns)] for at, row in cells.items()]
-    return [Grid(head, rows)]
-
-
-def _record(item: str, dataset: str, metric: str, values: Any, **setting: Any) -> Record:
-    of = {"method": "federated_nb", **setting}
-    return record_of("gossip-nb", item, dataset, metric, values, ddof=0, **of)
-
-
-def accuracies(item: str, done: Done) -> Iterator[Record]:
-    """Records of tasks named "set variant" that hold accuracies [epsilons, trials]."""
-    for name, arrays in done.items():
-        if "accuracy" not in arrays:
-            continue
-        dataset, _, variant = name.partition(" ")
-        for epsilon, values in zip(EPSILONS, arrays["accuracy"], strict=True):
-            of = {"variant": variant, "epsilon": epsilon}
-            yield _record(item, dataset, "accuracy", values, **of)
+def accuracies(view: View) -> Iterator[Number]:
+    """Of runs that hold accuracies [epsilons, trials], and one without noise."""
+    for fields, arrays in view.runs:
+        if "accuracy" in arrays:
+            for epsilon, values in zip(EPSILONS, arrays["accuracy"], strict=True):
+                of = {**_FEDERATED, "variant": fields["variant"], "epsilon": epsilon}
+                yield Number(fields["dataset"], "accuracy", values, of)
         if "vanilla" in arrays:
-            of = {"variant": "vanilla", "epsilon": "none"}
-            yield _record(item, dataset, "accuracy", arrays["vanilla"][:1], **of)
+            of = {**_FEDERATED, "variant": "vanilla", "epsilon": "none"}
+            yield Number(fields["dataset"], "accuracy", arrays["vanilla"][:1], of)
 
 
-def sensitivities(item: str, done: Done) -> Iterator[Record]:
+def sensitivities(view: View) -> Iterator[Number]:
     """The median sensitivity, by size of the network."""
-    for name, arrays in done.items():
+    for fields, arrays in view.runs:
         for n, quantiles in arrays.items():
-            yield _record(item, name, "median_sensitivity", quantiles[50], nodes=int(n[1:]))
+            of = {**_FEDERATED, "nodes": int(n[1:])}
+            yield Number(fields["dataset"], "median_sensitivity", quantiles[50], of)
 
 
-def thresholds(item: str, done: Done) -> Iterator[Record]:
+def thresholds(view: View) -> Iterator[Number]:
     """Accuracy with the best node, with all, and with the best number of nodes."""
-    for name, arrays in done.items():
+    for fields, arrays in view.runs:
         accuracy = arrays["accuracy"]
         last = [row[~np.isnan(row)][-1] for row in accuracy]
         best = np.nanmax(accuracy, axis=1)
         for kept, values in (("1", accuracy[:, 0]), ("all", last), ("best", best)):
-            yield _record(item, name, "accuracy", values, kept=kept)
+            yield Number(fields["dataset"], "accuracy", values, {**_FEDERATED, "kept": kept})
 
 
-def gossip(item: str, done: Done) -> Iterator[Record]:
+def gossip(view: View) -> Iterator[Number]:
     """The nodes' median accuracy at some iterations, and Federated's."""
-    for name, arrays in done.items():
-        dataset, _, counter = name.partition(" ")
-        of: dict[str, Any] = {"method": "gossip_nb", "counter": counter}
-        rounds = len(arrays["accuracy"])
+    for fields, arrays in view.runs:
+        name, counter, rounds = fields["dataset"], fields["counter"], len(arrays["accuracy"])
         for t in sorted({1, 5, 10, 30, 50, 100} & set(range(1, rounds + 1))):
             median = np.median(arrays["accuracy"][t - 1])
-            yield _record(item, dataset, "accuracy", median, **of, round=t)
-        of = {"counter": counter} if counter == "clamped" else {}
-        yield _record(item, dataset, "accuracy", arrays["federated"], **of)
+            yield Number(name, "accuracy", median, {**_GOSSIP, "counter": counter, "round": t})
+        if counter in ("printed", "clamped"):  # the others add up what "printed" does
+            of = {"counter": counter} if counter == "clamped" else {}
+            yield Number(name, "accuracy", arrays["federated"], {**_FEDERATED, **of})
 
 
 def _apart(arrays: Arrays, kind: str, t: int) -> float:
@@ -122,55 +58,33 @@ def _apart(arrays: Arrays, kind: str, t: int) -> float:
     return float(np.median(np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-12)))
 
 
-def parameters(item: str, done: Done) -> Iterator[Record]:
+def parameters(view: View) -> Iterator[Number]:
     """How far parameters are from Federated's at some iterations."""
-    for name, arrays in done.items():
+    for fields, arrays in view.runs:
         for kind in [k for k in ("prior", "category", "mean", "std") if k in arrays]:
             rounds = arrays[kind].shape[1]
             for t in sorted(t for t in {10, 30, rounds} if t <= rounds):
-                of = {"method": "gossip_nb", "parameter": kind, "round": t}
-                yield _record(
-                    item, name.partition(" ")[0], "deviation", _apart(arrays, kind, t), **of
-                )
+                of = {**_GOSSIP, "parameter": kind, "round": t}
+                yield Number(fields["dataset"], "deviation", _apart(arrays, kind, t), of)
 
 
-def clamping(item: str, done: Done) -> Iterator[Record]:
+def clamping(view: View) -> Iterator[Number]:
     """Accuracies, and how far the statistics of rare events drift."""
-    yield from accuracies(item, {k: v for k, v in done.items() if not k.endswith("bias")})
-    for name, arrays in done.items():
-        if name.endswith("bias"):
+    yield from accuracies(view)
+    for fields, arrays in view.runs:
+        if "exact" in arrays:
             rare = arrays["exact"] < np.quantile(arrays["exact"], 0.25)
             for kind in ("plain", "clamped"):
                 drift = (arrays[kind] - arrays["exact"])[rare].mean()
-                of = {"where": kind, "nodes": 1000, "epsilon": 1.0}
-                yield _record(item, name.partition(" ")[0], "bias", drift, **of)
+                of = {**_FEDERATED, "where": kind, "nodes": 1000, "epsilon": 1.0}
+                yield Number(fields["dataset"], "bias", drift, of)
 
 
-def skew(item: str, done: Done) -> Iterator[Record]:
-    """Test errors by partition, method and budget."""
-    return _errors(item, done, "partition", "method", "epsilon")
-
-
-def private_crc(item: str, done: Done) -> Iterator[Record]:
-    """Test errors by method and budget."""
-    return _errors(item, done, "method", "epsilon")
-
-
-def _errors(item: str, done: Done, *keys: str) -> Iterator[Record]:
-    """Records of tasks that are named by their data set and the values of `keys`."""
-    for name, arrays in done.items():
-        dataset, *values = name.split(" ")
-        of = dict(zip(keys, values, strict=True))
-        yield _record(item, dataset, "test_error", arrays["error"].mean(-1), **of)
-
-
-def attacks(item: str, done: Done) -> Iterator[Record]:
+def attacks(view: View) -> Iterator[Number]:
     """Accuracy by rule, kind of attack and share of attackers."""
-    for name, arrays in done.items():
-        dataset, _, epsilon = name.partition(" ")
-        for i in range(len(arrays["accuracy"])):
+    for fields, arrays in view.runs:
+        for i, accuracy in enumerate(arrays["accuracy"]):
             of = {k: arrays[k][i].item() for k in ("rule", "kind", "share") if k in arrays}
-            accuracy = arrays["accuracy"][i]
-            record = _record(item, dataset, "accuracy", accuracy, **of, epsilon=epsilon)
             over = {"std": float(arrays["std"][i]), "reps": int(arrays["trials"][i])}
-            yield record.model_copy(update=over)
+            setting = {**_FEDERATED, **of, "epsilon": fields["epsilon"]}
+            yield Number(fields["dataset"], "accuracy", accuracy, setting, over)

@@ -1,59 +1,52 @@
-"""What calibration is meant to do to every model, and whether it did."""
+"""What calibration is meant to do to every model, and how that is graded."""
 
-from typing import TypeAlias
-
-import numpy as np
-
-from peerwise.papers.claims import all_but, claim, numbers
+from peerwise.papers.claims import Numbers, Verdict, claim, every, less, tally
 from peerwise.papers.rc.items import MODELS
-from peerwise.study.results import Claim, Record
+from peerwise.study.results import Claim
 
-Values: TypeAlias = dict[tuple[str, str], float]  # data set and column -> mean
+LOWERS = {
+    "train_soft_error": "training soft error",
+    "test_error": "test error",
+    "test_log_loss": "test log-loss",
+}
 
 
-def claims(records: list[Record]) -> list[Claim]:
-    """What the comparison says, each claim marked held or not with the exceptions named."""
-    values: Values = numbers(records, "dataset", "column", item="compare")
-    if not values:
+def claims(number: Numbers) -> list[Claim]:
+    """What the comparison says, each claim graded with the exceptions named."""
+    if not number.sets(item="compare"):
         return []
-    lowers = {
-        "train_soft_error": "training soft error",
-        "test_error": "test error",
-        "test_log_loss": "test log-loss",
-    }
-    return [*(_lowers(values, *named) for named in lowers.items()), _best(values)]
+    return [*(_lowers(number, metric, what) for metric, what in LOWERS.items()), _best(number)]
 
 
-def _lowers(values: Values, metric: str, what: str) -> Claim:
-    pairs: dict[str, tuple[float, float]] = {}
-    for name in dict.fromkeys(name for name, _ in values):
-        for model in MODELS:
-            before, after = (values.get((name, f"{model} {m} {metric}")) for m in ("ml", "rc"))
-            if before is not None and after is not None:
-                pairs[f"{model} on {name}"] = before, after
-    missed = [name for name, (before, after) in pairs.items() if not after < before]
+def _lowers(number: Numbers, metric: str, what: str) -> Claim:
+    of = {"item": "compare", "metric": metric}
+    before, after = (number.each("model", "dataset", **of, method=m) for m in ("ml", "rc"))
+    pairs = {f"{model} on {name}": less(after[model, name], before[model, name])
+             for model, name in before if (model, name) in after}  # fmt: skip
     return claim(
         f"rc-lowers-{metric}",
         f"Calibration lowers the {what} of every model on every set",
-        "RC's mean is below maximum likelihood's, for each model and set",
-        all_but(len(pairs), missed),
+        "RC is below maximum likelihood, for each model and set",
+        tally(pairs),
         "",
-        not missed,
+        every(pairs.values()),
     )
 
 
-def _best(values: Values) -> Claim:
-    best: dict[str, float] = {}
-    for (name, column), value in values.items():
-        if column in {f"{model} rc test_error" for model in MODELS}:
-            best[name] = min(value, best.get(name, np.inf))
-    rival = {n: values.get((n, "logistic_regression test_error"), np.nan) for n in best}
-    missed = [n for n in best if best[n] > rival[n] + 0.01]
+def _best(number: Numbers) -> Claim:
+    of = {"item": "compare", "metric": "test_error"}
+    ours = number.each("model", "dataset", **of, method="rc")
+    rival = number.each("dataset", **of, method="logistic_regression")
+    verdicts: dict[str, Verdict] = {}
+    for name in rival:
+        here = [ours[model, name] for model in MODELS if (model, name) in ours]
+        if here:
+            verdicts[name] = less(min(here, key=lambda one: one.mean), rival[name], 0.01)
     return claim(
         "best-of-ours",
         "The best calibrated model is as good as logistic regression",
-        "its mean test error is at most 0.01 higher, on every set",
-        all_but(len(best), missed),
+        "its test error is at most 0.01 higher, on every set",
+        tally(verdicts),
         "",
-        not missed,
+        every(verdicts.values()),
     )

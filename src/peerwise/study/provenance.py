@@ -1,0 +1,63 @@
+"""What the numbers of a job depend on, and with what they were made."""
+
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from peerwise import __version__, data, own
+from peerwise.core import NUMERICS
+from peerwise.errors import PeerwiseError
+from peerwise.study.jobs import Job, sources
+
+LIBRARIES = ("jax", "jaxlib", "numpy", "pandas", "scikit-learn", "networkx")
+
+
+def depends(job: Job) -> dict[str, Any]:
+    """Hashes of the data and of the user's modules, and the version of the package's numerics."""
+    return {
+        "numerics": NUMERICS,
+        "data": {name: _data(name) for name in sorted(set(sources(job.asked)))},
+        "code": own.code_of(job.asked),
+    }
+
+
+def _data(name: str) -> str:
+    try:
+        return data.fingerprint(name)[:16]
+    except PeerwiseError:  # the run itself says what is wrong with it
+        return "not at hand"
+
+
+def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
+    """What is not as it was, in words; empty if nothing is."""
+    if before is None:
+        return "it is not known what they were made from"
+    if before.get("numerics") != now["numerics"]:
+        return "this version of the package computes other numbers"
+    for what, word in (("data", "data"), ("code", "code")):
+        old, new = before.get(what, {}), now[what]
+        if changed := sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k)):
+            return f"the {word} of {', '.join(changed)} changed"
+    return ""
+
+
+def environment() -> dict[str, str]:
+    """The versions of what computes, and on what kind of machine."""
+    import jax
+
+    return {
+        "peerwise": __version__,
+        "python": sys.version.split()[0],
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "device": jax.devices()[0].device_kind,
+        **{name: metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def provenance(seconds: float) -> dict[str, Any]:
+    """With what a job was run, when, and how long it took."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {**environment(), "seconds": round(seconds, 3), "date": now}

@@ -1,0 +1,105 @@
+"""A cell is run again when its module, its data or a default changed, and not otherwise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from peerwise.study import provenance
+from peerwise.study.engine import ThisMachine
+from peerwise.study.sweep import read_config, sweep
+
+MODULE = '''
+"""A rule of one's own."""
+
+from typing import Annotated
+
+import jax.numpy as jnp
+from our_factor import FACTOR
+
+def share(log_prob, y_test, *, times: Annotated[float, "factor"] = 1.0):
+    """A number that depends on what stands in another file."""
+    return jnp.sum(log_prob * 0) + FACTOR * times
+'''
+CONFIG = """
+data = {source = "rows.csv", target = "class"}
+split = {nodes = 3, rows = 20, test_rows = 40}
+network = "ring"
+
+[run]
+rounds = 1
+repetitions = 1
+metrics = ["our_metric:share"]
+"""
+
+
+def rows(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(120, 2)).round(3)
+    return pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "class": np.where(x.sum(1) > 0, "p", "n")})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a run file, its data and a module of its own, which imports another."""
+
+    def make(name, factor):
+        folder = tmp_path_factory.mktemp(name)
+        (folder / "our_factor.py").write_text(f"FACTOR = {factor}\n")
+        (folder / "our_metric.py").write_text(MODULE)
+        rows(0).to_csv(folder / "rows.csv", index=False)
+        (folder / "run.toml").write_text(CONFIG)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Runs the file of a folder; gives what was said and the value of the own metric."""
+
+    def run(folder, **how):
+        monkeypatch.chdir(folder)
+        done = sweep(read_config(folder / "run.toml"), folder / "out", engine=ThisMachine(1), **how)
+        assert not done.failures, done.failures
+        (value,) = [r.value for r in done.records if r.metric == "share"]
+        return done.words, value
+
+    return run
+
+
+def test_a_cell_is_run_again_when_what_it_depends_on_changed(place, ran, monkeypatch):
+    here = place("here", 1.0)
+    assert ran(here) == ("2 cells: 0 kept, 2 run (2: not run before)", 1.0)
+    assert ran(here) == ("2 cells: 2 kept, none run", 1.0)
+    # a module that the user's module imports
+    (here / "our_factor.py").write_text("FACTOR = 3.0\n")
+    words, value = ran(here)
+    assert value == 3.0
+    assert words == "2 cells: 1 kept, 1 run (1: the code of our_factor.py changed)"
+    # a default of the module itself: another description
+    (here / "our_metric.py").write_text(MODULE.replace("= 1.0", "= 2.0"))
+    assert ran(here) == ("2 cells: 1 kept, 1 run (1: not run before)", 6.0)
+    # the data
+    rows(1).to_csv(here / "rows.csv", index=False)
+    words, _ = ran(here)
+    assert words == "2 cells: 0 kept, 2 run (2: the data of rows.csv changed)"
+    assert ran(here)[0] == "2 cells: 2 kept, none run"
+    # the numbers of the package
+    monkeypatch.setattr(provenance, "NUMERICS", provenance.NUMERICS + 1)
+    assert ran(here)[0].endswith("2 run (2: this version of the package computes other numbers)")
+    assert ran(here, fresh=True)[0].endswith("2 run (2: asked for)")
+
+
+def test_two_folders_with_modules_of_the_same_name(place, ran):
+    one, two = place("one", 1.0), place("two", 2.0)
+    assert ran(one)[1] == 1.0
+    assert ran(two)[1] == 2.0
+    assert ran(one) == ("2 cells: 2 kept, none run", 1.0)
+
+
+def test_a_module_that_now_crashes_is_a_failure_and_not_the_number_of_yesterday(place, ran):
+    here = place("crash", 1.0)
+    ran(here)
+    (here / "our_factor.py").write_text("FACTOR = 1 / 0\n")
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        ran(here)
