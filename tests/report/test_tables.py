@@ -119,7 +119,10 @@ def test_a_site_that_joins_keeps_its_name_in_eighty_columns(site):
     assert "+0.010 to +0.090" in text
 
 
-def test_which_way_is_better():
-    assert [lower_is_better(m) for m in ("test_error", "auroc", "accuracy_std", "guards")] == [
-        True, False, True, None
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("metric", "lower"),
+    [("test_error", True), ("auroc", False), ("accuracy_std", True), ("guards", None),
+     ("worst_node", True), ("worst_accuracy", False)],
+)  # fmt: skip
+def test_which_way_is_better(metric, lower):
+    assert lower_is_better(metric) is lower

@@ -3,7 +3,7 @@
 HIGHER = {"accuracy", "auroc", "auprc", "auc", "f1", "kappa", "precision", "recall",
           "sensitivity", "specificity"}  # fmt: skip
 LOWER = {"brier", "bytes", "consensus", "ece", "error", "errors", "gap", "loss", "messages", "nll",
-         "seconds", "std"}  # fmt: skip
+         "seconds", "span", "std", "worst"}  # fmt: skip
 
 
 def lower_is_better(metric: str) -> bool | None:

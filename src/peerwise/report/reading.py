@@ -14,10 +14,20 @@ from peerwise.study.results import read_folder, read_values
 
 def read_runs(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
     """The values of runs after their last rounds, by what the runs are called."""
-    for folder in folders.values():
-        if not folder.is_dir():
-            raise BadFile(f"there is no folder {folder}; runs are in runs/ unless --out said else")
-    return {name: read_values(folder) for name, folder in folders.items()}
+    return {name: _read_values(folder) for name, folder in folders.items()}
+
+
+def _read_values(folder: Path) -> pd.DataFrame:
+    if not folder.is_dir():
+        raise BadFile(f"there is no folder {folder}; runs are in runs/ unless --out said else")
+    try:
+        values = read_values(folder)
+        whole = len(values) > 0 and {"dataset", "method"} <= set(values)
+    except KeyError:
+        whole = False
+    if not whole:  # a paper's, say, whose numbers are not of methods and repetitions
+        raise BadFile(f"{folder} has no values by method and repetition: is it of `peerwise run`?")
+    return values
 
 
 def read_history(folder: Path) -> pd.DataFrame:

@@ -81,7 +81,7 @@ def run(
     >>> result = run(data="wine", split={"nodes": 3, "rows": 20}, network="ring",
     ...              run={"rounds": 2, "repetitions": 1})
     >>> sorted(result.table.columns)[:3]
-    ['bytes_per_link', 'method', 'node_std']
+    ['bytes', 'bytes_per_link', 'method']
     """
     if source is None:
         given: dict[str, Any] = {}
