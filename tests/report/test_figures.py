@@ -152,6 +152,12 @@ def test_a_method_that_does_not_depend_on_a_factor_is_in_every_panel():
     frame.loc[frame["method"] == "method_1", "topology"] = None
     (figure,) = drawn(frame)
     assert [len(a.lines) for a in shown(figure)] == [2, 2]
+    for part in (frame, frame[frame["round"] == 4]):  # curves and dots
+        (figure,) = drawn(part, facet="method")
+        depends, free = shown(figure)
+        assert len(depends.lines) > 1
+        assert [line.get_color() for line in free.lines] == ["0.45"]
+        assert "any topology" in labels(figure)
 
 
 @pytest.mark.parametrize(("reps", "kind"), [(1, "80 % of the nodes"), (2, "range"), (3, "95 %")])
@@ -169,6 +175,15 @@ def test_the_last_round_alone_gives_dots_sorted_with_intervals(reps, kind):
     (figure,) = drawn(frame.rename(columns={"auroc": "a", "test_error": "auroc"}), metric="auroc")
     turned = [t.get_text() for t in shown(figure)[0].get_yticklabels()]
     assert turned == names[::-1]  # more is better
+
+
+def test_a_repetition_that_diverged_is_left_out_where_it_did():
+    frame = history(methods=1)
+    frame.loc[(frame["repetition"] == 0) & (frame["round"] > 1), "test_error"] = np.inf
+    frame.loc[frame["repetition"] == 1, "test_error"] = np.nan
+    frame["test_error"] += 1
+    (line,) = shown(drawn(frame)[0])[0].lines
+    assert np.isfinite(line.get_ydata()).all()
 
 
 def test_another_metric_and_one_that_there_is_not():

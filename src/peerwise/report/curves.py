@@ -36,7 +36,7 @@ Choice = tuple[tuple[str, Any], ...]  # columns and the value of each
 
 
 class Layout(NamedTuple):
-    """Which column of a history is told by what; `page` picks some colours and panels."""
+    """Which column of a history is told by colours, by line styles and by panels."""
 
     colour: str
     style: str | None
@@ -125,7 +125,7 @@ def pages(
     """
     if metric not in history:
         raise UnknownName("metric", metric, _metrics(history))
-    history = history.dropna(subset=[metric])
+    history = history[np.isfinite(history[metric])]
     if history.empty:
         raise BadData(f"there is no value of {metric} to draw")
     factors = [f for f in factors if f in history]
@@ -159,8 +159,14 @@ def _pages(whole: Layout) -> Iterator[Layout]:
 
 
 def _lines(history: pd.DataFrame, part: Layout, choice: Choice) -> Iterator[tuple[int, int, Any]]:
-    """Place of the colour and of the style, and the rows, of each line in a panel."""
+    """Place of the colour and of the style, and the rows, of each line in a panel.
+
+    What does not depend on the column told by colour has place -1.
+    """
     inside = _rows(history, choice)
+    free = inside[inside[part.colour].isna()]
+    if len(free):
+        yield -1, 0, free
     for c, colour in enumerate(part.colours):
         of_colour = inside[inside[part.colour] == colour]
         if part.style is None:
@@ -174,6 +180,11 @@ def _lines(history: pd.DataFrame, part: Layout, choice: Choice) -> Iterator[tupl
             rows = of_colour[of_colour[part.style] == value]
             if len(rows):
                 yield c, s, rows
+
+
+def _colour(colours: list[Any], place: int) -> Any:
+    """The colour at a place; grey for what does not depend on the column told by colour."""
+    return "0.45" if place < 0 else colours[place % len(colours)]
 
 
 def _over_repetitions(rows: pd.DataFrame, metric: str) -> tuple[np.ndarray, np.ndarray]:
@@ -202,8 +213,7 @@ def _note(history: pd.DataFrame, metric: str, what: str) -> str:
     low, high = int(counts.min()), int(counts.max())
     nodes = "mean over nodes" if history["node"].nunique() > 1 else "one node"
     if high == 1:
-        alone = "one repetition"
-        return f"{nodes}, {alone}" + (f"; {what}: 80 % of the nodes" if "mean" in nodes else "")
+        return f"{nodes}, one repetition" + f"; {what}: 80 % of the nodes" * ("mean" in nodes)
     often = f"{low} repetitions" if low == high else f"{low} to {high} repetitions"
     kind = "range" if high == 2 else "95 % interval"
     return f"{nodes}; {what}: {kind} over {often}"
@@ -253,10 +263,11 @@ def _curves(
     figure, axes = _frame(part, 2.6, sharex=True, sharey="dataset" not in part.facets)
     for axis, choice in zip(axes, part.panels, strict=True):
         for c, s, rows in _lines(history, part, choice):
-            look = {"color": colours[c % len(colours)], "ls": STYLES[s]}
+            look = {"color": _colour(colours, c), "ls": STYLES[s]}
             at, mean, low, high = _spread(rows, metric, log)
-            if len(at) == 1:  # nothing is learnt round by round: a level
-                axis.axhline(mean[0], lw=1.2, **look)
+            if len(at) < 2:  # nothing is learnt round by round: a level
+                for level in mean:
+                    axis.axhline(level, lw=1.2, **look)
                 continue
             if not log and means.min() >= 0:
                 low = np.maximum(low, 0)
@@ -272,8 +283,16 @@ def _curves(
     for axis in axes if log else ():  # once all lines have set the limits
         few_log_ticks(axis.yaxis)
     name_outer(axes, "round", _words(metric))
-    legend_with_note(figure, _handles(part, colours), of + _note(history, metric, "band"))
+    shown = _handles(part, colours) | _free_handle(history, part)
+    legend_with_note(figure, shown, of + _note(history, metric, "band"))
     return figure
+
+
+def _free_handle(history: pd.DataFrame, part: Layout) -> dict[str, Any]:
+    """What the legend shows for lines that do not depend on the column told by colour."""
+    if history[part.colour].notna().all():
+        return {}
+    return {f"any {_words(part.colour)}": Line2D([], [], color=_colour([], -1), lw=2)}
 
 
 def _handles(part: Layout, colours: list[Any]) -> dict[str, Any]:
@@ -282,7 +301,7 @@ def _handles(part: Layout, colours: list[Any]) -> dict[str, Any]:
     if len(part.colours) > 1 or part.colour == "method":
         for c, value in enumerate(part.colours):
             label = _called(part.colour, value)
-            shown[label] = Line2D([], [], color=colours[c % len(colours)], lw=2)
+            shown[label] = Line2D([], [], color=_colour(colours, c), lw=2)
     if part.style is not None:
         for s, value in enumerate(part.styles):
             shown[_called(part.style, value)] = Line2D([], [], color="0.3", ls=STYLES[s], lw=1.6)
@@ -301,8 +320,11 @@ def _dots(history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], 
     for axis, choice in zip(axes, part.panels, strict=True):
         for c, s, rows in _lines(history, part, choice):
             _, mean, low, high = _spread(rows, metric, log=False)
+            if c < 0:
+                axis.axvline(mean[0], color=_colour(colours, c), ls="--", lw=1.2)
+                continue
             at = place[part.colours[c]] + 0.18 * ((len(part.styles) - 1) / 2 - s)
-            colour = colours[c % len(colours)]
+            colour = _colour(colours, c)
             if np.isfinite(low[0]):
                 axis.plot([max(low[0], 0) if mean[0] >= 0 else low[0], high[0]], [at, at],
                           color=colour, lw=1.6)  # fmt: skip
@@ -317,5 +339,6 @@ def _dots(history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], 
         for s, v in enumerate(part.styles)
         if part.style is not None
     }
-    legend_with_note(figure, shapes, of + _note(history, metric, "line"))
+    shown = shapes | _free_handle(history, part)
+    legend_with_note(figure, shown, of + _note(history, metric, "line"))
     return figure
