@@ -7,6 +7,7 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
+from peerwise.papers.markdown import item_lines, page
 from peerwise.study.tasks import Task, kept
 from rich.console import Console
 from scipy.stats import ks_2samp
@@ -24,7 +25,6 @@ from peerwise.papers.gossip_nb.claims import claims
 from peerwise.papers.gossip_nb.items import EPSILONS, ITEMS, NODES, PAPER
 from peerwise.papers.gossip_nb.trials import Problem, federated, problem, vaidya, vanilla
 from peerwise.papers.items import Scale, merged
-from peerwise.papers.markdown import item_lines, page
 from peerwise.papers.reproduce import choose, reproduce
 from peerwise.papers.show import show
 from peerwise.privacy.sensitivity import warn_local
