@@ -274,8 +274,8 @@ def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool =
         given = {"name": given}
     if isinstance(given, bool | int | float):
         raise BadSetting(
-            f"[{dotted(where) or kind}] must be a name of `peerwise list {KINDS[kind]}` or a table "
-            f"with one, got {given!r}"
+            f"[{dotted(where) or kind}] must be a name or a table with one (see `peerwise list "
+            f"{KINDS[kind]}`), got {given!r}"
         )
     if not isinstance(given, Mapping):
         return given
