@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from peerwise.papers.gossip_nb.items import EPSILONS, NODES
 from peerwise.papers.figures import Line, Panel, curves
+from peerwise.papers.gossip_nb.items import EPSILONS, NODES
 from peerwise.papers.items import View
 from peerwise.report.axes import labelled
 from peerwise.report.figures import panels
