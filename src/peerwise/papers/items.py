@@ -117,7 +117,7 @@ class Item(NamedTuple):
 
     title: str
     about: str
-    runs: Plan = lambda sets, scale: {}
+    runs: Plan | None = None
     named: str = "{dataset} {variant}"  # what the name of a run says; {q:f} is a number
     reads: tuple[Reading, ...] | str = ()  # or a function of `report`: view -> numbers
     tables: tuple[Table, ...] = ()
@@ -239,8 +239,8 @@ class Paper:
 
     def figure(self, item: str, done: Done, records: "Sequence[Record]") -> "Figure | None":
         """The figure of an item, if it has one and anything to show."""
-        name = self.items[item].figure
-        if not name or not (done or records):
+        name, shown = self.items[item].figure, done if self.items[item].runs else records
+        if not name or not shown:
             return None
         figure: Figure | None = self.part("figures", name)(
             self.view(item, done)._replace(records=records)
@@ -293,6 +293,11 @@ def fields_of(pattern: str, name: str) -> dict[str, Any]:
         value, _, rest = rest.partition(text) if text else (rest, "", "")
         fields[key] = {"f": float, "d": int}.get(kind, str)(value)
     return fields
+
+
+def tasks_of(item: Item, sets: list[str], scale: Scale) -> Tasks:
+    """The tasks of an item, by name."""
+    return item.runs(sets, scale) if item.runs else {}
 
 
 def merged(*descriptions: Description) -> Description:
