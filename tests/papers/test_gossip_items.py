@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 from peerwise.papers.markdown import item_lines, page
-from peerwise.study.tasks import Task, kept
+from peerwise.study.jobs import Task
+from peerwise.study.store import Store
 from rich.console import Console
 from scipy.stats import ks_2samp
 
@@ -382,7 +383,7 @@ def test_the_claims_of_tiny_runs_have_their_numbers(others):
 def test_gossip_meets_federated_at_small_scale(others):
     """Adult, 60 nodes, 40 iterations: the median node is within 0.03 of Federated, as printed."""
     (task,) = shrunk("figure-6").runs(["adult"], Scale(True)).values()
-    found = kept(others[0] / "cells", task)
+    found = Store(others[0]).get(task.key).arrays
     assert found["accuracy"].shape == (40, 60)
     median, end = np.median(found["accuracy"], axis=1), found["federated"][0]
     assert abs(median[-1] - end) <= 0.03
