@@ -68,3 +68,8 @@ def in_words(call):
         return code, " ".join((out + err).split())
 
     return said
+
+
+def tasks_of(paper, items, sets, scale):
+    """The tasks of a paper's items, by item and name."""
+    return {item: paper.items[item].runs(sets, scale) for item in items}

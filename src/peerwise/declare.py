@@ -272,6 +272,11 @@ def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool =
         raise Varies(where, given)
     if isinstance(given, str):
         given = {"name": given}
+    if isinstance(given, bool | int | float):
+        raise BadSetting(
+            f"[{dotted(where) or kind}] must be a name or a table with one (see `peerwise list "
+            f"{KINDS[kind]}`), got {given!r}"
+        )
     if not isinstance(given, Mapping):
         return given
     if "name" not in given:
@@ -328,7 +333,8 @@ def _value(o: Option, value: Any, where: tuple[str, ...], sweeps: bool) -> Any:
     if o.kind is None:
         return checked(o, value, where)
     if o.many:
-        return tuple(canonical(o.kind, v, where, sweeps) for v in value)
+        several = value if isinstance(value, list | tuple) else [value]
+        return tuple(canonical(o.kind, v, where, sweeps) for v in several)
     return None if value is None else canonical(o.kind, value, where, sweeps)
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -90,6 +91,8 @@ def checked(o: Option, value: Any, where: tuple[str, ...]) -> Any:
     value = value.item() if hasattr(value, "item") else value
     if o.many and value is not None and not isinstance(value, tuple):
         value = (value,)
+    if isinstance(value, float) and not math.isfinite(value) and "inf" not in o.about:
+        raise BadSetting(f"{what} must be a finite number, got {value!r}")
     from pydantic import ValidationError
 
     try:

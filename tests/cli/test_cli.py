@@ -181,7 +181,10 @@ def test_mistakes_are_one_line_and_a_non_zero_exit(peerwise, command, says):
         ('network = "rings"', "did you mean 'ring'"),
         ("network = {topologie = 3}", "did you mean 'topology'"),
         ("run = {rounds = -1}", "[run] rounds must be 0 or more, got -1"),
-        ('method = {name = "crc", lr = -1}', "[method] lr must be greater than 0, got -1"),
+        (
+            'method = {name = "crc", lr = -1}',
+            "[method] lr must be greater than 0 and at most 1000, got -1",
+        ),
         ('method = {name = "crc", m0 = 0.0}', "[method] m0 must be greater than 0, got 0.0"),
         ('method = "no_module:f"', "cannot import"),
         ('split = {shift = "feature_skw"}', "did you mean 'feature_skew'"),

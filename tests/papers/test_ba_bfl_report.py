@@ -8,11 +8,21 @@ from rich.console import Console
 from peerwise import data
 from peerwise.papers import show as paper
 from peerwise.papers.ba_bfl import items as ba_bfl
-from peerwise.papers.ba_bfl.report import _record
-from peerwise.papers.items import Scale
-from peerwise.papers.markdown import item_lines, page
+from peerwise.papers.items import Number, Scale
+from peerwise.papers.records import record_of
 from peerwise.papers.reproduce import reproduce
+from peerwise.papers.show import item_lines, page
+from peerwise.papers.show import shown as shown_item
 from peerwise.study import tasks
+
+
+def _record(item, dataset, metric, values, **setting):
+    return record_of(ba_bfl.PAPER, item, Number(dataset, metric, values, setting))
+
+
+def _figure(item, records):
+    done = {f"{r.dataset} {r.setting['layers']} {r.setting['rule']}": {} for r in records}
+    return ba_bfl.PAPER.figure(item, done, records)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +58,7 @@ def folder(tmp_path_factory, patch):
     patch.setattr(tasks.Task, "run", run)
     items = list(ba_bfl.ITEMS)
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1)
-    lost = ba_bfl.ITEMS["table-1"].tasks(list(ba_bfl.SETS), Scale())["cifar10 2 gaa"]
+    lost = ba_bfl.ITEMS["table-1"].runs(list(ba_bfl.SETS), Scale())["cifar10 2 gaa"]
     (tmp_path / "cells" / f"{lost.key}.npz").unlink()
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1, only_kept=True)
     return tmp_path
@@ -68,7 +78,7 @@ def test_everything_is_shown_and_drawn(folder):
 
 def test_items_are_pages_too(folder):
     records = ba_bfl.PAPER.records("figure-1", {})
-    lines = item_lines(ba_bfl.PAPER, "figure-1", records)
+    lines = item_lines(shown_item(ba_bfl.PAPER, "figure-1", records))
     assert "| RKLB | 1.6 | 1.6 | 0.4 | 0.4 |" in lines
     whole = page(folder)
     assert (
@@ -89,7 +99,7 @@ def test_panels_of_a_set_are_in_one_column():
         }.items()
         for metric in metrics
     ]
-    figure = ba_bfl.PAPER.figure("table-1", {}, made)
+    figure = _figure("table-1", made)
     shown = [a for a in figure.axes if a.get_visible()]
     place = {}
     for axis in shown:
@@ -105,7 +115,7 @@ def test_panels_of_a_set_are_in_one_column():
 def test_figures_say_what_bars_are(replicas, words):
     values = np.linspace(0.2, 0.4, replicas)
     made = [_record("figure-3", "cifar10", "nll", values, layers=1, rule="rkl")]
-    figure = ba_bfl.PAPER.figure("figure-3", {}, made)
+    figure = _figure("figure-3", made)
     assert words in figure.get_suptitle()
     low, high = figure.axes[0].collections[0].get_segments()[0][:, 1]
     if replicas == 2:
@@ -115,7 +125,7 @@ def test_figures_say_what_bars_are(replicas, words):
 
 def test_items_that_were_not_run_are_named(folder, patch):
     """The last of those that share the folder: it takes runs out of it."""
-    for task in ba_bfl.ITEMS["figure-4"].tasks(list(ba_bfl.SETS), Scale()).values():
+    for task in ba_bfl.ITEMS["figure-4"].runs(list(ba_bfl.SETS), Scale()).values():
         (folder / "cells" / f"{task.key}.npz").unlink()
     found = reproduce(ba_bfl.PAPER, list(ba_bfl.ITEMS), folder, workers=1, only_kept=True)
     assert "figure-4" not in {r.item for r in found.records}

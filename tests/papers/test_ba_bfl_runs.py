@@ -15,7 +15,7 @@ TINY = {
 
 
 def described(item, name, **run):
-    task = ITEMS[item].tasks(["svhn_derived_20k"], Scale(quick=True))[name]
+    task = ITEMS[item].runs(["svhn_derived_20k"], Scale(quick=True))[name]
     return merged(task.arguments["description"], TINY, {"data": {"source": "any"}, "run": run})
 
 

@@ -9,7 +9,7 @@ from peerwise.errors import UnknownName
 from peerwise.learner import Outcome, cell
 from peerwise.papers import records as measured
 from peerwise.papers.crc import items as crc
-from peerwise.papers.crc.printed import SETS, TABLES
+from peerwise.papers.crc.items import SETS, TABLES
 from peerwise.papers.crc.report import reach_of_trees
 from peerwise.papers.items import Column, Scale
 from peerwise.papers.reproduce import choose, list_items, reproduce

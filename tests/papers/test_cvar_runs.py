@@ -20,7 +20,7 @@ TINY = {
 
 
 def described(item, name, *more):
-    task = ITEMS[item].tasks(["mnist"], Scale(quick=True))[name]
+    task = ITEMS[item].runs(["mnist"], Scale(quick=True))[name]
     return merged(task.arguments["description"], TINY, *more)
 
 
@@ -106,7 +106,7 @@ def test_nobody_learns_the_class_of_a_node_that_is_never_heard(small_images, run
 def test_crc_and_the_class_of_a_quiet_node(small_images, monkeypatch, rule):
     monkeypatch.setattr(cvar_runs, "COMPONENTS", 4)
     few = {"split": {"nodes": 4, "rows": 20}, "network": {"q": 1.0}, "run": {"rounds": 12}}
-    description = described("rare", f"ring|crc {rule}", few)
+    description = described("rare", f"mnist ring|crc {rule}", few)
     description["method"] = {"name": "crc", "rule": description["method"]["rule"]}
     found = cvar_runs.rare_statistics(description)
     at = found["rounds"].tolist()
@@ -117,7 +117,7 @@ def test_crc_and_the_class_of_a_quiet_node(small_images, monkeypatch, rule):
 
 
 def test_the_gap_of_crc_to_rc_grows_with_loss():
-    task = ITEMS["loss"].tasks([], Scale(quick=True))["digits tree 1.0|crc 64"]
+    task = ITEMS["loss"].runs([], Scale(quick=True))["digits tree 0.0|crc 64"]
     few = {"split": {"nodes": 8, "test_rows": 300}, "run": {"rounds": 10, "repetitions": 2}}
     near, far = (
         cvar_runs.calibrate(merged(task.arguments["description"], few, {"network": {"q": q}}))

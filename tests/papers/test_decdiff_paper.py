@@ -24,7 +24,7 @@ SMALL = {
 
 
 def described(item, variant, quick=True):
-    return ITEMS[item].tasks(["mnist"], Scale(quick))[variant].arguments["description"]
+    return ITEMS[item].runs(["mnist"], Scale(quick))[variant].arguments["description"]
 
 
 @cache

@@ -7,7 +7,9 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
-from peerwise.study.tasks import Task, kept
+from peerwise.papers.markdown import item_lines, page
+from peerwise.study.jobs import Task
+from peerwise.study.store import Store
 from rich.console import Console
 from scipy.stats import ks_2samp
 
@@ -17,16 +19,15 @@ from peerwise.data import Feature, Schema
 from peerwise.errors import BadData, UnknownName
 from peerwise.methods.gossip_nb import federated_nb, release
 from peerwise.papers.gossip_nb import items as gossip_nb
-from peerwise.papers.gossip_nb import report, runs
+from peerwise.papers.gossip_nb import runs
 from peerwise.papers.gossip_nb import trials as gossip_trials
 from peerwise.papers.gossip_nb.attack import attack
-from peerwise.papers.gossip_nb.claims import claims
 from peerwise.papers.gossip_nb.items import EPSILONS, ITEMS, NODES, PAPER
 from peerwise.papers.gossip_nb.trials import Problem, federated, problem, vaidya, vanilla
 from peerwise.papers.items import Scale, merged
-from peerwise.papers.markdown import item_lines, page
 from peerwise.papers.reproduce import choose, reproduce
-from peerwise.papers.show import show
+from peerwise.papers.show import item_lines, page, show
+from peerwise.papers.show import shown as shown_item
 from peerwise.privacy.sensitivity import warn_local
 from peerwise.shards import pack
 from peerwise.simulate import simulate
@@ -197,7 +198,7 @@ def test_a_given_split_is_used_and_else_one_row_in_ten_is_for_testing(data_folde
 def test_the_rows_by_which_configurations_are_left_out_are_those_of_the_sets(data_folder):
     found = {name: len(problem(name).y) for name in gossip_nb.SETS.values()}
     assert found == gossip_nb.ROWS
-    tasks = ITEMS["figure-2"].tasks(list(found), Scale())
+    tasks = ITEMS["figure-2"].runs(list(found), Scale())
     assert "congressional_voting 100" in tasks
     assert "congressional_voting 1000" not in tasks
     assert "spect_heart 100" not in tasks
@@ -206,13 +207,13 @@ def test_the_rows_by_which_configurations_are_left_out_are_those_of_the_sets(dat
 
 def test_items_share_the_work_that_they_have_in_common():
     sets = list(gossip_nb.SETS.values())
-    keys = {name: {t.key for t in f.tasks(sets, Scale()).values()} for name, f in ITEMS.items()}
+    keys = {name: {t.key for t in f.runs(sets, Scale()).values()} for name, f in ITEMS.items()}
     assert all(keys.values())
     assert len(keys["figure-4"] & keys["figure-2"]) == 1  # Adult, 1000 equal nodes
     assert keys["figure-7"] < keys["figure-6"]
-    assert ITEMS["figure-6"].tasks(["mushroom"], Scale()) == {}
+    assert ITEMS["figure-6"].runs(["mushroom"], Scale()) == {}
     for figure in ITEMS.values():  # plain values only, else they could not be kept
-        for task in figure.tasks(sets, Scale(True, 3)).values():
+        for task in figure.runs(sets, Scale(True, 3)).values():
             assert task.key == Task(task.function, dict(task.arguments)).key
             assert hasattr(runs, task.function.partition(":")[2])
 
@@ -257,7 +258,7 @@ def test_categorical_sets_degrade_as_the_network_grows(figure_2):
     """The paper's claim at small scale, with the numbers in it."""
     by_name = {c.name: c for c in figure_2[1].claims}
     degrade = by_name["categorical-degrade"]
-    assert degrade.held, degrade.ours
+    assert degrade.verdict == "held", degrade.ours
     values = [float(v) for v in degrade.ours.removeprefix("congressional_voting ").split(", ")]
     assert len(values) == 3
     assert values[0] > values[1] > values[2]
@@ -314,7 +315,7 @@ def shrunk(item):
 
     def tasks(sets, scale):
         small = {}
-        for name, task in ITEMS_AS_THEY_ARE[item].tasks(sets, scale).items():
+        for name, task in ITEMS_AS_THEY_ARE[item].runs(sets, scale).items():
             if name in ONLY.get(item, (name,)):
                 known = task.arguments
                 less = {k: v for k, v in SMALL.items() if isinstance(known.get(k), int)}
@@ -324,7 +325,7 @@ def shrunk(item):
                 small[name] = Task(task.function, {**known, **less})
         return small
 
-    return ITEMS_AS_THEY_ARE[item]._replace(tasks=tasks)
+    return ITEMS_AS_THEY_ARE[item]._replace(runs=tasks)
 
 
 ITEMS_AS_THEY_ARE = dict(ITEMS)
@@ -359,12 +360,12 @@ def test_every_item_runs_and_is_shown(others, item):
     told = page(folder)
     heading = f"{item.replace('-', ' ').capitalize()}. {ITEMS[item].title}"
     assert f"## {heading}" in told
-    lines = item_lines(PAPER, item, mine)
+    lines = item_lines(shown_item(PAPER, item, mine))
     widths = {line.count("|") for line in lines if line.startswith("|") and "---" not in line}
     assert len(widths) == 1
     # no two numbers of an item stand in one cell of its table
-    _, cells = report._grid(item, mine)
-    assert sum(len(row) for row in cells.values()) == len(mine)
+    (grid,) = PAPER.tables(item, mine)
+    assert sum(bool(str(cell)) for row in grid.rows for cell in row[1:]) == len(mine)
     assert (item in drawn) == bool(ITEMS[item].figure)
     if item in drawn:
         assert is_picture(drawn[item])
@@ -375,12 +376,14 @@ def test_the_claims_of_tiny_runs_have_their_numbers(others):
     assert {"sizes", "gossip-meets-federated", "std-last"} <= set(by_name)
     assert " against " in by_name["gossip-meets-federated"].ours
     assert "std " in by_name["std-last"].ours
+    assert by_name["std-last"].verdict == "undecided"
+    assert by_name["std-last"].reason == "one repetition: no interval"
 
 
 def test_gossip_meets_federated_at_small_scale(others):
     """Adult, 60 nodes, 40 iterations: the median node is within 0.03 of Federated, as printed."""
-    (task,) = shrunk("figure-6").tasks(["adult"], Scale(True)).values()
-    found = kept(others[0] / "cells", task)
+    (task,) = shrunk("figure-6").runs(["adult"], Scale(True)).values()
+    found = Store(others[0]).get(task.key).arrays
     assert found["accuracy"].shape == (40, 60)
     median, end = np.median(found["accuracy"], axis=1), found["federated"][0]
     assert abs(median[-1] - end) <= 0.03
@@ -394,7 +397,7 @@ def test_gossip_meets_federated_at_small_scale(others):
 def record(item, dataset, value, metric="accuracy", **setting):
     setting = {"method": "federated_nb", **setting}
     told = {"item": item, "dataset": dataset, "setting": setting, "metric": metric}
-    return Record(paper="gossip-nb", value=value, std=None, reps=1, **told)
+    return Record(paper="gossip-nb", value=value, std=1e-6, reps=50, **told)
 
 
 def curves(item, dataset, accuracy):
@@ -445,27 +448,27 @@ CASES = {
     "adult-above-central": (
         curves("figure-2", "adult", lambda v, e: 0.7 if v == "100" else 0.6),
         curves("figure-2", "adult", lambda v, e: 0.7 if v in ("central", "1") else 0.6),
-        "central 0.700; N=1: 0.700, N=10: 0.600",
+        "central 0.700 ±0.000; N=1: 0.700 ±0.000, N=10: 0.600",
     ),
     "categorical-degrade": (
         curves("figure-2", "mushroom", falls),
-        curves("figure-2", "mushroom", lambda v, e: 0.9),
-        "mushroom 0.900, 0.900, 0.900, 0.900",
+        curves("figure-2", "mushroom", lambda v, e: 1.8 - falls(v, e)),
+        "mushroom 0.900 ±0.000, 1.000 ±0.000, 1.100 ±0.000",
     ),
     "sizes": (
         curves("figure-4", "adult", lambda v, e: 0.70 if v == "equal" else 0.72),
         curves("figure-4", "adult", lambda v, e: 0.70 if v == "equal" else 0.75),
-        "uniform: 0.050, exponential: 0.050",
+        "uniform: up to 0.050, exponential: up to 0.050",
     ),
     "gossip-meets-federated": (
         gossip_records(0.815, 0.82),
         gossip_records(0.78, 0.82),
-        "0.780 against 0.820; push_sum 0.820",
+        "0.780 ±0.000 against 0.820 ±0.000; push_sum 0.820",
     ),
     "std-last": (
         gossip_records(0.8, 0.8, std=0.2),
         gossip_records(0.8, 0.8, std=0.02),
-        "mean 0.0500, std 0.0200",
+        "mean 0.0500 ±0.0000, std 0.0200",
     ),
 }
 
@@ -473,18 +476,17 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_claim_can_hold_and_can_fail_and_says_with_what_numbers(name):
     good, bad, says = CASES[name]
-    held = {c.name: c for c in claims(good)}[name]
-    failed = {c.name: c for c in claims(bad)}[name]
-    assert held.held is True
-    assert failed.held is False
+    held = {c.name: c for c in PAPER.claims(good)}[name]
+    failed = {c.name: c for c in PAPER.claims(bad)}[name]
+    assert (held.verdict, failed.verdict) == ("held", "not held")
     assert says in failed.ours
     assert failed.rule == held.rule != ""
 
 
 def test_every_claim_is_tested_here_and_none_is_made_of_nothing():
     everything = [r for good, _, _ in CASES.values() for r in good]
-    assert {c.name for c in claims(everything)} == set(CASES)
-    assert claims([]) == []
+    assert {c.name for c in PAPER.claims(everything)} == set(CASES)
+    assert PAPER.claims([]) == []
 
 
 # --- the command
@@ -543,4 +545,3 @@ def test_all_stands_for_every_item():
     paper, items = choose("gossip-nb/all")
     assert paper is PAPER
     assert items == list(ITEMS)
-    assert set(report.LAYOUT) == set(ITEMS)

@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from peerwise.papers.items import Paper, TaskPaper, merged
+from peerwise.papers.items import fields_of, merged, told
 from peerwise.papers.reproduce import PAPERS, list_items
-from peerwise.papers.show import LAYOUTS
 
 
 def test_papers_keep_their_names():
@@ -32,13 +31,30 @@ def test_what_an_item_names_is_there(name):
     paper = PAPERS[name]
     assert callable(paper.part("claims", "claims"))
     for item in paper.items.values():
-        if isinstance(paper, TaskPaper):
-            named = [("report", item.records), ("report", item.tables), ("figures", item.figure)]
-        else:
-            assert isinstance(paper, Paper)
-            assert item.layout in LAYOUTS
-            named = [("report", item.records)]
+        reads = item.reads if isinstance(item.reads, str) else ""
+        named = [("report", reads), ("figures", item.figure)]
         assert all(callable(paper.part(*where)) for where in named if where[1])
+        assert item.columns or item.reads
+        assert item.tables or item.figure
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_claim_has_its_sentence_and_its_rule(name):
+    for said in told(name)["claims"].values():
+        assert set(said) <= {"name", "claim", "rule", "paper"}
+        assert said["claim"]
+        assert said["rule"]
+
+
+def test_the_name_of_a_run_says_what_it_is():
+    pattern = "{dataset} {graph} {q:f}|{variant}"
+    assert fields_of(pattern, "mnist line 0.3|cvar-cvar small") == {
+        "dataset": "mnist",
+        "graph": "line",
+        "q": 0.3,
+        "variant": "cvar-cvar small",
+    }
+    assert fields_of("{dataset} {layers:d} {rule}", "cifar10 3 rkl paper init")["layers"] == 3
 
 
 def test_descriptions_are_merged_section_by_section():

@@ -6,12 +6,12 @@ import pytest
 from peerwise import data
 from peerwise.errors import UnknownName
 from peerwise.papers.items import Scale
-from peerwise.papers.markdown import item_lines
 from peerwise.papers.relay import items as relay
-from peerwise.papers.relay.claims import claims
-from peerwise.papers.relay.report import gap_at
+from peerwise.papers.relay.report import gap_at, references
 from peerwise.papers.relay.runs import learn, lied_to
 from peerwise.papers.reproduce import choose
+from peerwise.papers.show import item_lines
+from peerwise.papers.show import shown as shown_item
 from peerwise.study.results import Record
 
 SETS = ["adult", "letter"]
@@ -20,7 +20,7 @@ SETS = ["adult", "letter"]
 @pytest.mark.parametrize("item", ["gaps", "rounds", "lossy", "churn", "nodes-320"])
 def test_every_run_has_its_rc_on_the_same_rows(item, monkeypatch):
     monkeypatch.setattr(data, "available", lambda: [{"name": s, "rows": 30_000} for s in SETS])
-    tasks = relay.ITEMS[item].tasks(SETS, Scale())
+    tasks = relay.ITEMS[item].runs(SETS, Scale())
     assert tasks
     for name in tasks:
         dataset, _, way, method = name.split("|")
@@ -38,7 +38,7 @@ def test_items_are_found_by_name():
 
 
 def arrays(early, late):
-    error = np.array([[early, late]])
+    error = np.array([[early, late]] * 3)
     return {"rounds": np.array([64, 256]), "error": error}
 
 
@@ -53,27 +53,30 @@ DONE = {
 
 
 def test_gaps_by_hand():
-    np.testing.assert_allclose(gap_at(DONE, "adult|tree|iid|relay", 256), [-0.04])
-    same = gap_at(DONE, "adult|tree|iid|relay", 256, same=True)
-    np.testing.assert_allclose(same, [0.01])
-    assert gap_at(DONE, "letter|tree|iid|relay", 256).size == 0
+    view = relay.PAPER.view("gaps", DONE)
+    run = next(run for run in view.runs if run.fields["method"] == "relay")
+    np.testing.assert_allclose(gap_at(run, references(view), 256), [-0.04] * 3)
+    alone = relay.PAPER.records("gaps", {"letter|tree|iid|relay": arrays(0.2, 0.1)})
+    assert [r.value for r in alone] == [None, None]
 
 
 def test_claims_name_what_is_missed():
     records = relay.PAPER.records("gaps", DONE)
-    late, early = claims(records)
-    assert (late.held, late.ours) == (False, "1 of 2; not: adult p(y) tree (gaps) +0.015")
-    assert (early.held, early.ours) == (False, "1 of 2; not: adult iid tree (gaps) +0.005")
-    assert claims([]) == []
+    late, early = relay.PAPER.claims(records)
+    assert late.verdict == early.verdict == "not held"
+    missed = "1 held, 1 not held of 2; not held: adult"
+    assert late.ours == f"{missed} p(y) tree (gaps) +0.015"
+    assert early.ours == f"{missed} iid tree (gaps) +0.005"
+    assert relay.PAPER.claims([]) == []
     # what a figure shows of the same runs is not counted again
-    assert claims([r.model_copy(update={"item": "rounds"}) for r in records]) == []
+    assert relay.PAPER.claims([r.model_copy(update={"item": "rounds"}) for r in records]) == []
 
 
 def test_tables_show_crc_beside_relay():
-    lines = item_lines(relay.PAPER, "gaps", relay.PAPER.records("gaps", DONE))
+    lines = item_lines(shown_item(relay.PAPER, "gaps", relay.PAPER.records("gaps", DONE)))
     assert "| adult | .015 → .020 | .300 → .100 |" in lines
     assert "| adult | .000 → -.040 | .100 → .015 |" in lines
-    assert any(line.startswith("| tree, iid | 9 (15) of 16 | 0 (1) of 1") for line in lines)
+    assert any(line.startswith("| tree, iid | 0 (1) of 1 |") for line in lines)
 
 
 def test_a_table_has_the_papers_number_where_it_has_one():

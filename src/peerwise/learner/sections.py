@@ -210,6 +210,8 @@ def cell(raw: Mapping[str, Any], varied: tuple[tuple[str, str], ...] = ()) -> Ce
         full.pop(name)
     if known.traits.place == "server":
         full["network"] |= {"topology": None, "redraw": None, "push": False, "fixed": False}
+    if full["run"]["rounds"] >= 2**31:  # rounds are counted in 32 bits
+        raise BadSetting(f"[run] rounds must be below 2147483648, got {full['run']['rounds']}")
     if known.traits.rounds is not None:
         full["run"] |= {"rounds": known.traits.rounds}
         full["run"] |= {"record": "last"} if known.traits.rounds < 2 else {}

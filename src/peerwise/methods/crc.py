@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
 from peerwise.combine.weigh import Rule, alone
 from peerwise.core import Array, Message, Method, Shard, State, Tree
@@ -23,7 +23,7 @@ from peerwise.update.calibrate import calibrate, soft_error
 
 gives("method", Method)
 
-Rate: TypeAlias = Annotated[float, Gt(0), "learning rate; m0 is then rows / (lr nodes)"]
+Rate: TypeAlias = Annotated[float, Gt(0), Le(1000), "learning rate; m0 is then rows / (lr nodes)"]
 SampleSize: TypeAlias = Annotated[
     float | None, Gt(0), "equivalent sample size of the statistics, instead of lr"
 ]

@@ -29,7 +29,9 @@ class RiskOptions(NamedTuple):
     alpha: Annotated[float, Gt(0), Le(1), "the share of worst losses"] = 0.3
     smooth: Annotated[bool, "softplus instead of the positive part"] = True
     gamma: Annotated[float, Ge(0), Le(1), "share of the mean in the objective"] = 0.0
-    lr_t: Annotated[float | None, Gt(0), "learning rate of the threshold; none: lr"] = None
+    lr_t: Annotated[float | None, Gt(0), Le(1000), "learning rate of the threshold; none: lr"] = (
+        None
+    )
 
     def objective(self) -> dict[str, Any]:
         """The risk as `trained` takes it."""

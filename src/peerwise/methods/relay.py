@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
 from peerwise.declare import declares
@@ -34,7 +34,7 @@ FADE = 0.003  # how steps shrink: in round t they are divided by 1 + FADE t
 def relay(
     model: Model,
     *,
-    lr: Annotated[float, Gt(0), "learning rate"] = 0.05,
+    lr: Annotated[float, Gt(0), Le(1000), "learning rate"] = 0.05,
     warm: Annotated[float | None, Ge(0), Lt(1), "share of maximum likelihood in the start"] = None,
     brake: Annotated[float, Ge(0), "how much smaller steps become while the loss rises"] = BRAKE,
     fade: Annotated[float, Ge(0), "steps of round t are divided by 1 + fade t"] = FADE,

@@ -17,7 +17,6 @@ from annotated_types import Ge
 from peerwise.combine.weigh import alone
 from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
 from peerwise.declare import declares
-from peerwise.errors import BadSetting
 from peerwise.methods import relaying
 from peerwise.methods.neural import trained
 from peerwise.nets.net import Net
@@ -44,8 +43,6 @@ def relay_gd(
     `damping` divides a training's move by 1 + damping d, where d is the mean age of what nodes
     know, averaged over all nodes. `keep`: momentum goes on from round to round.
     """
-    if damping == float("inf"):
-        raise BadSetting(f"damping must be 0 or more, got {damping}")
     return _relayed(net, loss, float(damping), training)
 
 

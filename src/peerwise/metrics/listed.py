@@ -101,7 +101,7 @@ def brier(log_prob: Array, y_test: Array) -> Array:
 
 @declares("metric")
 def nll(log_prob: Array, y_test: Array) -> Array:
-    """Negative log-likelihood of the true class, mean of the rows; no p counts as less than 1e-15."""
+    """Negative log-likelihood of the true class, mean of rows; no p counts as less than 1e-15."""
     chosen = jnp.take_along_axis(log_prob, y_test[:, None], 1)[:, 0]
     return -jnp.maximum(chosen, jnp.log(jnp.asarray(probes.LEAST, log_prob.dtype))).mean()
 

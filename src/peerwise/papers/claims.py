@@ -8,12 +8,14 @@ it lies on the other, and undecided where it holds both, or where one repetition
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
+from peerwise.papers.items import told
 from peerwise.study.results import Claim, Record
 
 Grade = Literal["held", "not held", "undecided"]
@@ -188,10 +190,18 @@ class Numbers:
         return list(self.each("dataset", **only))
 
 
-def claim(name: str, text: str, rule: str, ours: str, paper: str, verdict: Verdict) -> Claim:
-    """A claim with its grade."""
-    told = {"name": name, "claim": text, "rule": rule, "ours": ours, "paper": paper}
-    return Claim(**told, verdict=verdict.grade, reason=verdict.reason)
+def sentences(paper: str) -> Callable[..., Claim]:
+    """A function that grades a claim of a paper, whose words are in its `paper.toml`."""
+    return partial(_claim, told(paper)["claims"])
+
+
+def _claim(
+    words: Mapping[str, Mapping[str, str]], kind: str, verdict: Verdict, ours: str, **fields: Any
+) -> Claim:
+    """A claim with its grade; its words have fields in braces."""
+    said = {key: text.format(**fields) for key, text in {"paper": "", **words[kind]}.items()}
+    name = said.pop("name", kind)
+    return Claim(name=name, **said, ours=ours, verdict=verdict.grade, reason=verdict.reason)
 
 
 def measured(checks: Iterable[Callable[[], Claim]]) -> list[Claim]:

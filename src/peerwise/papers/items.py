@@ -1,16 +1,19 @@
 """What can be reproduced: papers and their items, as data.
 
-An item says what is run (columns of cells, or tasks by name), what is read of every run, and which
-fields stand in the rows and columns of its tables. Modules of items import none of the numerics:
-listing everything takes a moment. Functions of a paper's modules `report`, `figures` and `claims`
-are given by name and imported when they are needed.
+A paper's `paper.toml` has what it varies (sections of `peerwise.learner`), the titles of its items,
+which fields stand in rows and columns of their tables, names, printed numbers and claims. What is
+left for Python is how descriptions are put together, and what is read of every run. Modules of
+items import none of the numerics: listing everything takes a moment. Functions of a paper's modules
+`report`, `figures` and `claims` are given by name and imported when they are needed.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
+from functools import cache, partial
+from importlib import import_module, resources
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import UnknownName
@@ -28,7 +31,8 @@ Description = dict[str, Any]  # sections of `peerwise.learner`
 Tasks = dict[str, Task]  # by name
 Plan = Callable[[list[str], "Scale"], Tasks]  # of some data sets, at a scale
 Done = dict[str, Any]  # what runs gave, by name: arrays of a task, the outcome of a cell
-Names = Mapping[str, Any]  # field -> its values as people write them, or a function that says so
+Names = Mapping[str, Any]  # field -> its values as people write them, or a format or function
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Scale(NamedTuple):
@@ -47,7 +51,6 @@ class Dataset(NamedTuple):
 
     name: str
     data: str
-    paper: Any = None  # what the paper says of it
     drop: tuple[str, ...] = ()
     note: str = ""
     present: bool = True
@@ -98,7 +101,7 @@ class Table(NamedTuple):
     head: str = ""  # above the rows, with the fields of `by` in braces
     between: str = ", "  # what parts the fields of a row
     digits: Mapping[str, str] = {}  # by metric; .3f where none are given
-    least: int | None = 2  # repetitions from which a mean has its interval; None: never
+    least: int = 2  # repetitions from which a mean has its interval; 0: never
     intervals: tuple[str, ...] = ()  # metrics that have one; all if none is named
     paper: str = ""  # digits of the paper's numbers, where it has any
     inside: bool = False  # the paper's stand in our cells, not in columns of their own
@@ -114,7 +117,7 @@ class Item(NamedTuple):
 
     title: str
     about: str
-    runs: Plan = lambda sets, scale: {}
+    runs: Plan | None = None
     named: str = "{dataset} {variant}"  # what the name of a run says; {q:f} is a number
     reads: tuple[Reading, ...] | str = ()  # or a function of `report`: view -> numbers
     tables: tuple[Table, ...] = ()
@@ -181,6 +184,31 @@ class Paper:
     base: Callable[[Dataset, Scale], Description] = lambda dataset, scale: {}  # of columns
     counts: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, name: str, datasets: Callable[..., list[Dataset]], *, runs: Mapping[str, Plan] = _NONE,
+        reads: Mapping[str, tuple[Reading, ...]] = _NONE,
+        columns: Mapping[str, tuple[Column, ...]] = _NONE, names: Names = _NONE, **more: Any,
+    ) -> "Paper":  # fmt: skip
+        """A paper as its `paper.toml` has it, with what its items run and read."""
+        whole = told(name)
+        tables = {key: _tuples(Table, of) for key, of in whole.get("tables", {}).items()}
+        items = {}
+        for key, own in whole["items"].items():
+            of = {**whole.get("item", {}), **own}
+            shown = tuple(tables[table] for table in of.get("tables", ()))
+            how: dict[str, Any] = {"tables": shown, "columns": columns.get(key, ())}
+            if key in columns and not shown:
+                heads = {column.name: column.title for column in columns[key]}
+                shown = (COLUMNS._replace(names={"column": heads}),)
+                how |= {"tables": shown, "figure": "papers.figures:gaps"}
+            how |= {"runs": runs[key]} if key in runs else {}
+            how |= {"reads": reads[key]} if key in reads else {}
+            items[key] = _tuples(Item, of)._replace(**how)
+        variants = {v: of["label"] for v, of in whole.get("variants", {}).items()}
+        known = {"variant": variants, **whole.get("names", {}), **names}
+        return cls(name, items, datasets, known, **more)
+
     def part(self, module: str, function: str) -> Any:
         """A function of one of the paper's modules, or of one that is common to papers."""
         package = f"peerwise.papers.{self.name.replace('-', '_')}"
@@ -211,8 +239,8 @@ class Paper:
 
     def figure(self, item: str, done: Done, records: "Sequence[Record]") -> "Figure | None":
         """The figure of an item, if it has one and anything to show."""
-        name = self.items[item].figure
-        if not name or not (done or records):
+        name, shown = self.items[item].figure, done if self.items[item].runs else records
+        if not name or not shown:
             return None
         figure: Figure | None = self.part("figures", name)(
             self.view(item, done)._replace(records=records)
@@ -227,9 +255,29 @@ class Paper:
         return claimed
 
 
+# A row for each data set, the paper's numbers beside ours.
+COLUMNS = Table(("dataset",), ("column",), head="data set", least=0, paper=".2f", inside=True,
+                shaded=True, digits={"rounds_to_gap": ".0f"})  # fmt: skip
+
+
+@cache
+def told(name: str) -> dict[str, Any]:
+    """What a paper's `paper.toml` says."""
+    folder = resources.files("peerwise.papers") / name.replace("-", "_")
+    return tomllib.loads((folder / "paper.toml").read_text("utf-8"))
+
+
+def _tuples(kind: Any, of: Mapping[str, Any]) -> Any:
+    """A table or an item of what a file says; what else is there is the paper's own."""
+    fields = {k: v for k, v in of.items() if k in kind._fields}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+
+
 def title(names: Names, key: str, value: Any) -> str:
     """A value of a field as people write it."""
     known = names.get(key, {})
+    if isinstance(known, str):
+        return known.format(value)
     if callable(known):
         return str(known(value))
     return str(known.get(value, f"{value:g}" if isinstance(value, float) else value))
@@ -247,6 +295,11 @@ def fields_of(pattern: str, name: str) -> dict[str, Any]:
     return fields
 
 
+def tasks_of(item: Item, sets: list[str], scale: Scale) -> Tasks:
+    """The tasks of an item, by name."""
+    return item.runs(sets, scale) if item.runs else {}
+
+
 def merged(*descriptions: Description) -> Description:
     """One description of several; later sections add to earlier ones, option by option."""
     whole: Description = {}
@@ -262,15 +315,6 @@ def described(function: str, *descriptions: Description, **more: Any) -> Task:
     """A task that takes a description; a function without a module is one of `papers.learning`."""
     module = "" if ":" in function else "peerwise.papers.learning:"
     return Task(f"{module}{function}", {"description": merged(*descriptions), **more})
-
-
-def of_columns(title: str, about: str, columns: tuple[Column, ...], **more: Any) -> Item:
-    """An item whose table has a row for each data set, the paper's numbers beside ours."""
-    heads = {c.name: c.title for c in columns}
-    table = Table(("dataset",), ("column",), head="data set", least=None, paper=".2f", inside=True,
-                  shaded=True, digits={"rounds_to_gap": ".0f"}, names={"column": heads})  # fmt: skip
-    drawn = {"tables": (table,), "figure": "papers.figures:gaps"}
-    return Item(title, about, columns=columns, **{**drawn, **more})
 
 
 def named(what: str, chosen: Iterable[str], known: Collection[str]) -> list[str]:

@@ -52,7 +52,8 @@ def _grid(
         pairs = zip(keys, values, strict=True)
         return [t for k, v in pairs if v is not None and (t := title(names, k.split("|")[0], v))]
 
-    heads, lines = [head], [[table.between.join(titles(table.rows, r))] for r in shown]
+    heads = [head]
+    lines: list[list[Cell]] = [[table.between.join(titles(table.rows, row))] for row in shown]
     for column, of_column in columns.items():
         beside = bool(table.paper) and not table.inside and printed(of_column)
         heads += ["\n".join([*titles(table.columns, column), *(["ours"] if beside else [])])]
@@ -60,7 +61,7 @@ def _grid(
         joined = list(dict.fromkeys(_fields(r, (table.joined,)) for r in of_column))
         for line, row in zip(lines, shown, strict=True):
             here = cells.get((row, column), [])
-            line.append(_cell(table, here, joined))  # type: ignore[arg-type]
+            line.append(_cell(table, here, joined))
             line += [_theirs(table, here)] if beside else []
     if table.best:
         lines = [_marked(line) for line in lines]
@@ -99,7 +100,7 @@ def _text(table: Table, record: Record | None) -> str:
         return "" if record is None else "-"
     digits = table.digits.get(record.metric, ".3f")
     wanted = not table.intervals or record.metric in table.intervals
-    text = mean_text(record, digits.removesuffix("z"), table.least if wanted else None)
+    text = mean_text(record, digits.removesuffix("z"), table.least if wanted else 0)
     if digits.endswith("z"):  # without the zero before the point
         text = text.replace("0.", ".", 1)
     reached = str(record.setting.get("reached", "1/1"))

@@ -25,8 +25,8 @@ def record_of(paper: Paper, item: str, number: Number) -> Record:
         "paper_value": paper.printed(item, fields),
         "values": real.tolist() if real.size == every.size and 1 < real.size <= MANY else [],
     }
-    of = {"paper": paper.name, "item": item, "dataset": number.dataset, "setting": setting}
-    return Record(**of, metric=number.metric, **{**told, **number.shown})
+    told |= {"paper": paper.name, "item": item, "dataset": number.dataset, "setting": setting}
+    return Record(metric=number.metric, **{**told, **number.shown})
 
 
 def records_of(view: View) -> list[Record]:
@@ -139,9 +139,11 @@ def column_records(
         for column in item.columns:
             place = f"{dataset.name}|{column.name}"
             outcome, reference = done.get(place), done.get(f"{place}|reference")
-            lacking = outcome is None or (column.needs_reference and reference is None)
-            values: Any = [] if lacking else measure(column, outcome, reference)
-            shown = {} if lacking else _shown(column, outcome, reference)
+            values: Any = []
+            shown: dict[str, Any] = {}
+            if outcome is not None and (reference is not None or not column.needs_reference):
+                values = measure(column, outcome, reference)
+                shown = _shown(column, outcome, reference)
             setting = _setting(item, column)
             number = Number(dataset.name, column.metric, values, setting, shown)
             records.append(record_of(paper, name, number))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.papers.items import Dataset, Done, Paper, Scale
+from peerwise.papers.items import Dataset, Done, Paper, Scale, tasks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ def reproduce(
 def _jobs(paper: Paper, item: str, datasets: list[Dataset], scale: Scale) -> dict[str, Any]:
     """What an item needs to be run, by name: cells of its columns, or tasks."""
     if not paper.items[item].columns:
-        return dict(paper.items[item].runs([d.name for d in datasets], scale))
+        return dict(tasks_of(paper.items[item], [d.name for d in datasets], scale))
     from peerwise.papers.records import cells_of
     from peerwise.study.jobs import Run
 

@@ -158,8 +158,8 @@ def _page_text(cell: Cell) -> str:
     return f"**{first}**{gap}{rest}"
 
 
-def mean_text(record: Record | None, digits: str = ".3f", least: int | None = 2) -> str:
-    """A mean ± half its 95 % interval over `least` replicas or more; None: without interval."""
+def mean_text(record: Record | None, digits: str = ".3f", least: int = 2) -> str:
+    """A mean ± half its 95 % interval over `least` replicas or more; 0: without interval."""
     if record is None or record.value is None:
         return ""
     text = f"{record.value:{digits}}"

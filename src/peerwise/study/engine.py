@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from peerwise.errors import PeerwiseError
+from peerwise.errors import BadFile, PeerwiseError
 from peerwise.study.jobs import Job
 from peerwise.study.provenance import changes, depends, provenance
-from peerwise.study.store import Kept, Store
+from peerwise.study.store import LOOSE, Kept, Store
 
 Progress = Callable[[int, int], None]
 NEW, ASKED = "not run before", "asked for"
@@ -104,12 +104,24 @@ def run_jobs(
 
     report()
     if again:
+        _check_writable(folder)
         engine = engine or ThisMachine()
         failures |= engine.run([unique[key] for key in again], folder, report)
         report()
     done = {key: before[key] if key not in again else store.get(key) for key in unique}
     whole = {key: kept for key, kept in done.items() if kept is not None and key not in failures}
     return Ran(whole, failures, again)
+
+
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be kept, before hours are spent."""
+    try:
+        (folder / LOOSE).mkdir(parents=True, exist_ok=True)
+        usable = os.access(folder / LOOSE, os.W_OK)
+    except OSError as error:
+        raise BadFile(f"cannot write to {folder}: {error.strerror}; give another folder") from None
+    if not usable:
+        raise BadFile(f"cannot write to {folder}: permission denied; give another folder")
 
 
 def _why(kept: Kept | None, job: Job) -> str:

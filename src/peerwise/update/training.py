@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax.numpy as jnp
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
@@ -19,7 +19,7 @@ class Training(NamedTuple):
     rows (evenly spaced ones, never trained on) and keeps the best weights of the round.
     """
 
-    lr: Annotated[float, Gt(0), "learning rate"] = 0.05
+    lr: Annotated[float, Gt(0), Le(1000), "learning rate"] = 0.05
     epochs: Annotated[
         int | tuple[int, int],
         "local epochs a round, or a range from which every node draws its own number",

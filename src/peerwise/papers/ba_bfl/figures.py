@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from peerwise.papers.ba_bfl.items import GRAPHS, STYLES, TOY
+from peerwise.papers.ba_bfl.items import GRAPHS, TOLD
 from peerwise.papers.figures import bars, points
 from peerwise.papers.items import View
 from peerwise.report.axes import finished, labelled
@@ -35,25 +35,25 @@ TITLES = {
 
 
 def _style(rule: str) -> dict[str, Any]:
-    name, colour = STYLES[rule]
-    return {"color": colour, "label": name, "lw": 1.2}
+    of = TOLD["variants"][rule]
+    return {"color": of["colour"], "label": of["label"], "lw": 1.2}
 
 
 def toy(view: View) -> Figure:
     """Figure 1: the densities of the two Gaussians and of their barycenters."""
     figure, (axis,) = panels(1, width=10.0, height=4.4, layout="constrained")
     x = np.linspace(-3.5, 5.5, 600)
-    for mean, variance in zip(*TOY[:2], strict=True):
+    for mean, variance in zip(*TOLD["toy"][:2], strict=True):
         axis.fill_between(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.85", lw=0)
         axis.plot(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.6", lw=1)
     by: dict[str, dict[str, float]] = {}
     for r in view.records:
         by.setdefault(r.setting["rule"], {})[r.metric] = r.value or 0.0
     for rule, at in by.items():
-        name, colour = STYLES[rule]
-        label = f"{name}: mean {at['mean']:.2g}, variance {at['variance']:.4g}"
+        style, broken = _style(rule), "--" if "(ours)" in _style(rule)["label"] else "-"
+        label = f"{style['label']}: mean {at['mean']:.2g}, variance {at['variance']:.4g}"
         density = norm.pdf(x, at["mean"], np.sqrt(at["variance"]))
-        axis.plot(x, density, color=colour, ls="--" if "(ours)" in name else "-", label=label)
+        axis.plot(x, density, **{**style, "label": label}, ls=broken)
     title = "Barycenters of N(0, 1) and N(2, 1/4) (grey), weights 1/2"
     labelled(axis, title, size=11, grid="", xlabel="weight", ylabel="density")
     # beside the curves, which leave no corner free
@@ -65,7 +65,7 @@ def _place(record: Record) -> float:
     """Rules beside each other, so that intervals can be told apart."""
     rule = record.setting["rule"]
     return record.setting["layers"] + (
-        0.04 * (list(STYLES).index(rule) - 3) if rule != "fedavg" else 0
+        0.04 * (list(TOLD["variants"]).index(rule) - 3) if rule != "fedavg" else 0
     )
 
 

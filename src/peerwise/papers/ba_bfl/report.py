@@ -8,25 +8,19 @@ from typing import Any
 
 from peerwise import metrics
 from peerwise.combine.barycenter import barycenter_of
-from peerwise.papers.ba_bfl.items import TOY
+from peerwise.papers.ba_bfl.items import TOLD
 from peerwise.papers.items import Arrays, Number, View
 
 DIVERGENCES = ("rkl", "w2", "kl", "eaa", "gaa", "gaa_normalised", "aalv")  # of figure 1
 _QUALITY = ("accuracy", "ece_fine", "ece", "nll", "brier", "ood")
-# What each item shows of the runs that it shares with others.
-SHOWN = {
-    "figure-3": ("ece_fine", "nll"),
-    "figure-4": ("seconds_a_round",),
-    "figure-5": ("local_mean", "local_worst", "own_mean", "own_worst"),
-    "longer": (*_QUALITY, "local_worst", "own_mean"),
-    "graph": ("accuracy", "ece", "nll", "local_worst"),
-}
 
 
 def toy(view: View) -> Iterator[Number]:
     """Figure 1: the barycenters of N(0, 1) and N(2, 1/4)."""
     for rule in DIVERGENCES:
-        for which, value in zip(("mean", "variance"), barycenter_of(rule, *TOY), strict=True):
+        for which, value in zip(
+            ("mean", "variance"), barycenter_of(rule, *TOLD["toy"]), strict=True
+        ):
             yield Number("toy", which, value, {"rule": rule})
 
 
@@ -49,6 +43,6 @@ def runs(view: View) -> Iterator[Number]:
         measures, shown = _measures(arrays), {}
         if "accuracy" not in arrays:  # one replica, timed several times
             shown = {"value": float(arrays["seconds_a_round"]), "std": None, "reps": 1}
-        for metric in SHOWN.get(view.name, _QUALITY):
+        for metric in TOLD["items"][view.name].get("shown", _QUALITY):
             if metric in measures:
                 yield Number(fields["dataset"], metric, measures[metric], setting, shown)

@@ -1,25 +1,49 @@
-"""The experiments of "Decentralized Federated Learning of Probabilistic Generative Classifiers".
+"""The experiments of the CRC paper: columns of its tables, its data sets, what it prints.
 
-Every table is a list of columns; a column says which sections differ from the paper's default and
-what is measured. The paper's numbers are in `printed`, its claims in `claims`.
+A column says which sections differ from the paper's default and what is measured.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from peerwise.papers.crc.printed import COUNTS, SETS, TABLES
-from peerwise.papers.items import (
-    Column,
-    Dataset,
-    Description,
-    Item,
-    Paper,
-    Scale,
-    Table,
-    merged,
-    named,
-    of_columns,
-)
+from peerwise.papers import items as paper
+from peerwise.papers.items import Column, Dataset, Description, Scale
+
+TOLD = paper.told("crc")
+Table = dict[str, dict[str, float | None]]  # data set -> column -> value
+
+
+class PaperSet(NamedTuple):
+    """One row of Table I."""
+
+    name: str  # the short name of Tables II-XII
+    title: str  # the name in Table I
+    data: str  # the name in this project's data folder, which may lack it
+    rows: int
+    features: int
+    discrete: int
+    continuous: int
+    classes: int
+
+
+def _tables(told: dict[str, Any]) -> dict[str, Table]:
+    """Tables of the paper beside each other; a line too short or too long is an error."""
+    read: dict[str, Table] = {f"table-{number}": {} for number in told["tables"]}
+    for line in told["cells"].strip().splitlines():
+        name, cells = line.split(maxsplit=1)
+        for table, columns, part in zip(read, told["columns"], cells.split("|"), strict=True):
+            values = (None if cell == "-" else float(cell) for cell in part.split())
+            read[table][name] = dict(zip(columns.split(), values, strict=True))
+    return read
+
+
+SETS = tuple(PaperSet(*row) for row in TOLD["sets"])
+TABLES = {name: table for told in TOLD["printed"] for name, table in _tables(told).items()}
+COUNTS: dict[str, dict[str, tuple[int, int]]] = {
+    table: {column: tuple(pair) for column, pair in of.items()}
+    for table, of in TOLD["counts"].items()
+}
+DESCRIBED = PaperSet._fields[3:]  # what Table I counts
 
 
 def _gaps(updates: dict[str, Description], prefix: str = "") -> tuple[Column, ...]:
@@ -39,10 +63,9 @@ _TREE = {**_GRAPHS, "tree": _ALL}
 _SIZES = (20, 40, 80, 160, 320)
 
 
-def _drift(title: str, partition: str) -> Item:
+def _drift(partition: str) -> tuple[Column, ...]:
     dealt = {"split": {"partition": partition}}
-    columns = _gaps({k: {**v, **dealt} for k, v in _GRAPHS.items() if k != "chain"})
-    return of_columns(title, "test gap to RC by topology", columns)
+    return _gaps({k: {**v, **dealt} for k, v in _GRAPHS.items() if k != "chain"})
 
 
 def _rows_of_rc() -> tuple[Column, ...]:
@@ -70,7 +93,7 @@ def _convergence() -> tuple[Column, ...]:
 def _network_sizes() -> tuple[Column, ...]:
     columns: list[Column] = []
     for n in _SIZES:
-        update = merged({"split": {"nodes": n}}, _ALL)
+        update = paper.merged({"split": {"nodes": n}}, _ALL)
         columns += [
             Column(str(n), "test_gap", update, round="best", header=f"n={n} best"),
             Column(f"{n}_last", "test_gap", update, header=f"n={n} last"),
@@ -81,7 +104,7 @@ def _network_sizes() -> tuple[Column, ...]:
 def _iterations() -> tuple[Column, ...]:
     columns: list[Column] = []
     for i in (1, 2, 3):
-        update = merged({"method": {"iterations": i}}, _ALL)
+        update = paper.merged({"method": {"iterations": i}}, _ALL)
         columns += [
             Column(str(i), "test_gap", update, header=f"iter={i} gap at 64"),
             Column(f"{i}_t", "rounds_to_gap", update, header=f"iter={i} round"),
@@ -89,68 +112,24 @@ def _iterations() -> tuple[Column, ...]:
     return tuple(columns)
 
 
-DESCRIBED = ("rows", "features", "discrete", "continuous", "classes")
-_DESCRIBED = Table(("dataset",), ("column",), head="data set", paper=".0f", inside=True, least=None,
-                   digits=dict.fromkeys(DESCRIBED, ".0f"))  # fmt: skip
-
-# Every table and figure of the paper that can be reproduced.
-ITEMS: dict[str, Item] = {
-    "table-1": Item(
-        "Data sets", "what the features are taken to be", reads="sets", tables=(_DESCRIBED,)
+# The columns of every table.
+COLUMNS = {
+    "table-2": _rows_of_rc(),
+    "table-3": _convergence(),
+    "table-4": _gaps(_TREE),
+    "table-5": _drift("feature_drift"),
+    "table-6": _drift("label_drift"),
+    "table-7": _drift("label_feature_drift"),
+    "table-8": _gaps({str(m): {"split": {"rows": m}} for m in _SIZES}, prefix="rows="),
+    "table-9": _network_sizes(),
+    "table-10": _gaps(
+        {str(n): {"split": {"nodes": n, "rows": 12800 // n}} for n in _SIZES}, prefix="n="
     ),
-    "table-2": of_columns(
-        "Rows that centralised RC needs",
-        "test gap of RC with m rows to RC with 10240 rows",
-        _rows_of_rc(),
+    "table-11": _iterations(),
+    "table-12": _gaps(
+        {"inf": _ALL, **{str(d): {"network": {"redraw": d}} for d in (8, 4, 2, 1)}}, prefix="δ="
     ),
-    "table-3": of_columns(
-        "Convergence of local models",
-        "gaps to RC after 64 rounds on a random tree, 50 nodes of 50 rows",
-        _convergence(),
-        curves=True,
-    ),
-    "table-4": of_columns("Sparse networks", "test gap to RC by topology", _gaps(_TREE)),
-    "table-5": _drift("Drift in p(x)", "feature_drift"),
-    "table-6": _drift("Drift in p(y): one class a node", "label_drift"),
-    "table-7": _drift("Drift in p(x, y)", "label_feature_drift"),
-    "table-8": of_columns(
-        "Rows a node",
-        "test gap to RC on the same rows, 50 nodes",
-        _gaps({str(m): {"split": {"rows": m}} for m in _SIZES}, prefix="rows="),
-    ),
-    "table-9": of_columns(
-        "Size of the network",
-        "test gap to RC on the same rows, 50 rows a node; at each repetition's best round (as the "
-        "paper's caption says) and at the last",
-        _network_sizes(),
-    ),
-    "table-10": of_columns(
-        "Fragmentation",
-        "test gap to RC, 12800 rows dealt to n nodes",
-        _gaps({str(n): {"split": {"nodes": n, "rows": 12800 // n}} for n in _SIZES}, prefix="n="),
-    ),
-    "table-11": of_columns(
-        "Local iterations",
-        "test gap to RC at round 64, and the first round with a gap below 0.01 (mean over "
-        "repetitions)",
-        _iterations(),
-    ),
-    "table-12": of_columns(
-        "Dynamic networks",
-        "test gap to RC; a new random tree every δ rounds",
-        _gaps(
-            {"inf": _ALL, **{str(d): {"network": {"redraw": d}} for d in (8, 4, 2, 1)}}, prefix="δ="
-        ),
-    ),
-    "figure-2": Item(
-        "Reach", "share of nodes within a distance, in random trees (no data needed)",
-        reads="reach", figure="papers.crc.report:reach_figure", needs_data=False,
-    ),
-}  # fmt: skip
-
-_QUICK: Description = {"run": {"repetitions": 2}, "split": {"test_rows": 1000}}
-_QUICK_SETS = ("skin", "adult", "letter")
-_EMBEDDED = "embedding: EfficientNet-Lite0 of our data folder, not the paper's"
+}
 
 
 def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
@@ -158,29 +137,25 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
     from peerwise import data
 
     here = {entry["name"] for entry in data.available() if entry["source"] == "folder"}
-    rows = []
-    for paper in SETS:
-        assert paper.data is not None
-        note = _EMBEDDED if paper.data.endswith("_features") else ""
-        if paper.name == "smartgrid":
-            note = "13 features as in the paper: 'stab' is one of them and gives the label away"
-        present = paper.data in here
-        rows.append(Dataset(paper.name, paper.data, paper, (), note, present))
-        if paper.name == "smartgrid":
-            fair = "without 'stab', which determines the label: 12 features"
-            rows.append(Dataset("smartgrid-12", paper.data, paper, ("stab",), fair, present))
+    rows, notes = [], TOLD["notes"]
+    for s in SETS:
+        note = notes["features"] if s.data.endswith("_features") else notes.get(s.name, "")
+        rows.append(Dataset(s.name, s.data, note=note, present=s.data in here))
+        if s.name == "smartgrid":
+            fair = Dataset("smartgrid-12", s.data, ("stab",), notes["smartgrid-12"], s.data in here)
+            rows.append(fair)
     if chosen is not None:
         known = {r.name for r in rows} | {r.data for r in rows}
-        wanted = named("data set of the paper", chosen, known)
+        wanted = paper.named("data set of the paper", chosen, known)
         return [r for r in rows if r.name in wanted or r.data in wanted]
-    return [r for r in rows if r.name in _QUICK_SETS] if quick else rows
+    return [r for r in rows if r.name in TOLD["quick_sets"]] if quick else rows
 
 
 def base(dataset: Dataset, scale: Scale) -> Description:
     """The paper's default setting on a data set."""
     source = {"data": {"source": dataset.data, "drop": list(dataset.drop)}}
     often = {"run": {"repetitions": scale.repetitions}} if scale.repetitions else {}
-    return merged(source, _QUICK if scale.quick else {}, often)
+    return paper.merged(source, TOLD["quick"] if scale.quick else {}, often)
 
 
 def printed(item: str, fields: dict[str, Any]) -> float | None:
@@ -192,4 +167,5 @@ def printed(item: str, fields: dict[str, Any]) -> float | None:
 
 
 # What `peerwise reproduce crc/...` runs.
-PAPER = Paper("crc", ITEMS, datasets, printed=printed, base=base, counts=COUNTS)
+PAPER = paper.Paper.of("crc", datasets, columns=COLUMNS, printed=printed, base=base, counts=COUNTS)
+ITEMS = PAPER.items

@@ -1,10 +1,12 @@
-"""What the CVaR-CTA paper claims, how it is graded here, and what its controls say."""
+"""How the claims of the CVaR-CTA paper are graded, and what its controls say."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from peerwise.papers.claims import Estimate, Numbers, claim, every, falls, less, listed, measured
-from peerwise.papers.cvar_cta.items import ITEMS, PANELS
+from peerwise.papers import claims as grade
+from peerwise.papers.claims import Estimate, Numbers, every, less, listed
+from peerwise.papers.cvar_cta.items import PANELS, TOLD
 from peerwise.study.results import Claim
 
 FAILED = 0.5  # an accuracy below counts as not having solved the problem
@@ -15,6 +17,7 @@ _NAMED = {
     "cvar-cvar": "CVaR-CVaR",
     "cvar-cvar small": "CVaR-CVaR with a tenth of the step",
 }
+_claim = grade.sentences("cvar-cta")
 
 
 def claims(number: Numbers) -> list[Claim]:
@@ -24,18 +27,19 @@ def claims(number: Numbers) -> list[Claim]:
         checks += [partial(_order, number, item, q) for q in panel.arrival]
         checks += [partial(_reliable, number, item)] if 1.0 in panel.arrival else []
         if item == "figure-2c":
-            checks += [partial(_only_one_learns, number, item, q) for q in panel.arrival]
+            checks += [partial(_fails, number, item, q) for q in panel.arrival]
         controls = {**_STEPS, **(_SMALL if panel.data == "mnist" else {})}
         checks += [
             partial(_control, number, item, q, variant, plain)
             for q in panel.arrival
             for variant, plain in controls.items()
         ]
-    return measured(checks)
+    return grade.measured(checks)
 
 
-def _place(item: str) -> str:
-    return f"{item[-2:]}, {ITEMS[item].title.rpartition(' of ')[0]}"
+def _place(item: str) -> dict[str, Any]:
+    title = TOLD["items"][item]["title"].rpartition(" of ")[0]
+    return {"item": item, "panel": item[-2:], "place": f"{item[-2:]}, {title}"}
 
 
 def _accuracy(number: Numbers, item: str, q: float, variant: str) -> Estimate:
@@ -51,51 +55,29 @@ def _methods(number: Numbers, item: str, q: float) -> dict[str, Estimate]:
 
 def _order(number: Numbers, item: str, q: float) -> Claim:
     values = _methods(number, item, q)
-    return claim(
-        f"{item} order q={q:g}",
-        f"{_place(item)}, q = {q:g}: CVaR-CVaR > Average-CVaR > CTA",
-        "higher accuracy after the last round, each with the paper's step",
-        listed(values),
-        f"figure {item[-2:]}",
-        falls([values[name] for name in ("CVaR-CVaR", "Average-CVaR", "CTA")]),
-    )
+    verdict = grade.falls([values[name] for name in ("CVaR-CVaR", "Average-CVaR", "CTA")])
+    return _claim("order", verdict, listed(values), q=q, **_place(item))
 
 
 def _reliable(number: Numbers, item: str) -> Claim:
     sure, lossy = (_methods(number, item, q) for q in (1.0, 0.3))
     # where a method learns nothing the paper does not compare
     named = [name for name in sure if item != "figure-2c" or name == "CVaR-CVaR"]
-    return claim(
-        f"{item} reliable",
-        f"{_place(item)}: links that lose nothing are better than links that lose 70 %",
-        "higher accuracy with q = 1 than with q = .3, every method named",
-        ", ".join(f"{name} {sure[name]:.3f} and {lossy[name]:.3f}" for name in named),
-        f"figure {item[-2:]}",
-        every(less(lossy[name], sure[name]) for name in named),
-    )
+    ours = ", ".join(f"{name} {sure[name]:.3f} and {lossy[name]:.3f}" for name in named)
+    verdict = every(less(lossy[name], sure[name]) for name in named)
+    return _claim("reliable", verdict, ours, **_place(item))
 
 
-def _only_one_learns(number: Numbers, item: str, q: float) -> Claim:
+def _fails(number: Numbers, item: str, q: float) -> Claim:
     values = _methods(number, item, q)
     fail = [less(values[name], FAILED) for name in ("CTA", "Average-CVaR")]
-    return claim(
-        f"{item} fails q={q:g}",
-        f"{_place(item)}, q = {q:g}: CTA and Average-CVaR fail, CVaR-CVaR learns",
-        f"the first two below {FAILED}, CVaR-CVaR above",
-        listed(values),
-        f"figure {item[-2:]}",
-        every([*fail, less(FAILED, values["CVaR-CVaR"])]),
-    )
+    verdict = every([*fail, less(FAILED, values["CVaR-CVaR"])])
+    return _claim("fails", verdict, listed(values), q=q, **_place(item))
 
 
 def _control(number: Numbers, item: str, q: float, variant: str, plain: tuple[str, str]) -> Claim:
     risk_aware = _accuracy(number, item, q, variant)
     cta = [_accuracy(number, item, q, v) for v in plain]
-    return claim(
-        f"{item} control {variant} q={q:g}",
-        f"{_place(item)}, q = {q:g}: what {_NAMED[variant]} gains is not its step",
-        "(our control) more accurate than CTA with the same step and with that step / alpha",
-        f"{risk_aware:.3f}; CTA {cta[0]:.3f}, CTA step / alpha {cta[1]:.3f}",
-        "not in the paper",
-        every(less(one, risk_aware) for one in cta),
-    )
+    ours = f"{risk_aware:.3f}; CTA {cta[0]:.3f}, CTA step / alpha {cta[1]:.3f}"
+    verdict, named = every(less(one, risk_aware) for one in cta), _NAMED[variant]
+    return _claim("control", verdict, ours, q=q, variant=variant, method=named, **_place(item))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from peerwise.papers.cvar_cta.items import ALPHA, NAMES
+from peerwise.papers.cvar_cta.items import ALPHA, TOLD
 from peerwise.papers.cvar_cta.report import stage_of
 from peerwise.papers.figures import Line, Panel, curves, points
 from peerwise.papers.items import View
@@ -25,7 +25,7 @@ _PLACE = ("dataset", "graph", "q")
 def _style(variant: str) -> dict[str, Any]:
     """A method has one colour; controls and what is ours are broken lines, each in its way."""
     method = variant.split()[0].removesuffix("/a")
-    name = NAMES["variant"][variant]
+    name = TOLD["variants"][variant]["label"]
     broken = "-." if "/a" in variant else "--" if "control" in name else "-"
     broken = ":" if "(ours)" in name else broken
     line: Any = HARD if variant.endswith(" hard") else broken
@@ -125,13 +125,13 @@ def losses(view: View) -> Figure:
         for (name, graph, variant), runs in view.by("dataset", "graph", "variant").items():
             if variant.startswith("crc") is not crc:
                 continue
-            runs.sort(key=lambda run: -run.fields["q"])
+            runs.sort(key=lambda run: run.fields["lost"])
             read = [a["gap"] if crc else a["accuracy"][:, -1] for _, a in runs]
             text = f"{view.title('dataset', name)}, {view.title('graph', graph)}, "
             style = {"color": {"tree": "#7a4b12", "erdos_renyi": "#1f5fa8"}[graph],
                      "ls": "--" if variant == "crc 64" else "-",
                      "label": text + view.title("variant", variant)}  # fmt: skip
-            lost = np.array([1 - run.fields["q"] for run in runs])
+            lost = np.array([run.fields["lost"] for run in runs])
             lines.append(Line(lost, np.stack([v.mean(-1) for v in read], 1), style))
         if lines:
             many = len(lines[0].values)

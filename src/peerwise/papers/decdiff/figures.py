@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from peerwise import metrics
-from peerwise.papers.decdiff.items import STYLES
+from peerwise.papers.decdiff.items import VARIANTS
 from peerwise.papers.figures import Line, Panel, curves
 from peerwise.papers.items import Arrays, View
 from peerwise.report.axes import accuracy_axis, finished, labelled, plain_numbers
@@ -21,12 +21,12 @@ from peerwise.report.figures import panels
 
 MARKED = 10  # rounds of figure 1 in which aggregation is marked
 DEALS = 3  # replicas of a set that figure 5 shows
-COLOURS = {variant: colour for variant, (_, colour) in STYLES.items()}
+COLOURS = {variant: of["colour"] for variant, of in VARIANTS.items()}
 
 
 def _style(variant: str) -> dict[str, Any]:
-    name, colour = STYLES[variant]
-    return {"color": colour, "ls": "--" if "(ours)" in name else "-", "label": name}
+    name = VARIANTS[variant]["label"]
+    return {"color": COLOURS[variant], "ls": "--" if "(ours)" in name else "-", "label": name}
 
 
 def _by_set(view: View) -> dict[str, dict[str, Arrays]]:
@@ -99,7 +99,7 @@ def drop(view: View) -> Figure:
         axis.plot(at, values, color=COLOURS[variant], lw=0.4, alpha=0.3)
         axis.plot(at, mean, color=COLOURS[variant], lw=2.2)
         axis.plot(at[mixed], mean[mixed], "v", color=COLOURS[variant], mfc="white", ms=4)
-        text = STYLES[variant][0] + (" (common start)" if variant == "fedavg" else "")
+        text = VARIANTS[variant]["label"] + (" (common start)" if variant == "fedavg" else "")
         if at[0] == 0 and mixed.any():
             text += f": {mean[0]:.2f} → {mean[1]:.2f} at the first aggregation"
         axis.set_title(text, fontsize=10)
@@ -191,7 +191,7 @@ def boxes(view: View) -> Figure:
             named = {"med": "median", "q1": "q1", "q3": "q3", "whislo": "whisker_low",
                      "whishi": "whisker_high"}  # fmt: skip
             box = {key: float(held[value]) for key, value in named.items()}
-            boxes.append({**box, "fliers": beyond, "label": STYLES[variant][0]})
+            boxes.append({**box, "fliers": beyond, "label": VARIANTS[variant]["label"]})
         drawn = axis.bxp(
             boxes, patch_artist=True, widths=0.6, medianprops={"color": "black"},
             flierprops={"marker": ".", "ms": 4, "mec": "#555555"},

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from peerwise import metrics
-from peerwise.papers.decdiff.printed import SHARES
+from peerwise.papers.decdiff.items import SHARES
 from peerwise.papers.items import Number, View
 
 COST = 0.9  # the share at which table 4 also tells traffic

@@ -3,24 +3,12 @@
 from functools import partial
 from typing import Any
 
-from peerwise.papers.claims import (
-    Estimate,
-    Numbers,
-    Verdict,
-    at_least,
-    average,
-    claim,
-    every,
-    falls,
-    less,
-    listed,
-    measured,
-    total,
-    within,
-)
+from peerwise.papers import claims as grade
+from peerwise.papers.claims import Estimate, Numbers, average, every, less, listed, total
 from peerwise.papers.gossip_nb.items import EPSILONS, NODES, SETS
 from peerwise.study.results import Claim
 
+_claim = grade.sentences("gossip-nb")
 SMALL = [e for e in EPSILONS if e < 0.5]
 
 
@@ -28,12 +16,7 @@ def claims(number: Numbers) -> list[Claim]:
     """The paper's claims, each graded, with the numbers behind it."""
     checks = (_approaches, _saturates, _beats_central, _small_budgets, _small_budgets_clamped,
               _degrades, _sizes_do_not_matter, _gossip_meets_federated, _std_last)  # fmt: skip
-    return measured(partial(check, number) for check in checks)
-
-
-def _claim(name: str, text: str, rule: str, ours: str, verdict: Verdict) -> Claim:
-    """The paper states what it claims, without numbers."""
-    return claim(name, text, rule, ours, "stated", verdict)
+    return grade.measured(partial(check, number) for check in checks)
 
 
 def _of(number: Numbers, name: str, variant: Any, epsilon: Any, item: str = "figure-2") -> Estimate:
@@ -55,24 +38,16 @@ def _approaches(number: Numbers) -> Claim:
     gaps = {name: _below(number, name, 10, 10.0) for name in SETS.values() if name in run}
     if not gaps:
         raise KeyError("10")
-    return _claim(
-        "approaches-vanilla",
-        "Federated naive Bayes approaches naive Bayes without noise as epsilon grows",
-        "at epsilon = 10 and N = 10 accuracy is at most 0.03 lower, on every set",
-        listed(gaps),
-        every(less(gap, 0.03) for gap in gaps.values()),
-    )
+    ours = listed(gaps)
+    verdict = every(less(gap, 0.03) for gap in gaps.values())
+    return _claim("approaches-vanilla", verdict, ours)
 
 
 def _saturates(number: Numbers) -> Claim:
     gaps = {n: _below(number, "skin", n, 1.0) for n in NODES}
-    return _claim(
-        "skin-saturates",
-        "On Skin an epsilon of 1 already gives the highest accuracy in all cases",
-        "at most 0.01 below naive Bayes without noise, for every N",
-        listed(gaps, named="N={}:"),
-        every(less(gap, 0.01) for gap in gaps.values()),
-    )
+    ours = listed(gaps, named="N={}:")
+    verdict = every(less(gap, 0.01) for gap in gaps.values())
+    return _claim("skin-saturates", verdict, ours)
 
 
 def _beats_central(number: Numbers) -> Claim:
@@ -82,13 +57,9 @@ def _beats_central(number: Numbers) -> Claim:
 
     gains = {n: [gain(n, e) for e in EPSILONS] for n in NODES}
     least = {n: min(of, key=lambda one: one.mean) for n, of in gains.items()}
-    return _claim(
-        "accelerometer-above-central",
-        "Federated is above centralised DP naive Bayes on Accelerometer for all epsilon",
-        "accuracy at most 0.005 lower at any epsilon, for every N",
-        listed(least, "+.3f", "N={}: least gain"),
-        every(less(-0.005, one) for of in gains.values() for one in of),
-    )
+    ours = listed(least, "+.3f", "N={}: least gain")
+    verdict = every(less(-0.005, one) for of in gains.values() for one in of)
+    return _claim("accelerometer-above-central", verdict, ours)
 
 
 def _mean(number: Numbers, variant: Any, item: str = "figure-2") -> Estimate:
@@ -98,25 +69,17 @@ def _mean(number: Numbers, variant: Any, item: str = "figure-2") -> Estimate:
 
 def _small_budgets(number: Numbers) -> Claim:
     central, mean = _mean(number, "central"), {n: _mean(number, n) for n in NODES}
-    return _claim(
-        "adult-above-central",
-        "Federated is above centralised DP naive Bayes on Adult for small epsilon",
-        "accuracy over epsilon < 0.5 is higher for at least one N > 1",
-        f"central {central:.3f}; {listed(mean, named='N={}:')}",
-        at_least(1, [less(central, mean[n]) for n in NODES if n > 1]),
-    )
+    ours = f"central {central:.3f}; {listed(mean, named='N={}:')}"
+    verdict = grade.at_least(1, [less(central, mean[n]) for n in NODES if n > 1])
+    return _claim("adult-above-central", verdict, ours)
 
 
 def _small_budgets_clamped(number: Numbers) -> Claim:
     central = _mean(number, "central")
     mean = {n: _mean(number, f"{n} node", "clamping") for n in (100, 1000)}
-    return _claim(
-        "adult-above-central-clamped",
-        "The same with counts made positive at the nodes, as the authors' code does",
-        "accuracy over epsilon < 0.5 is higher for N = 100 and for N = 1000",
-        f"central {central:.3f}; {listed(mean, named='N={}:')}",
-        every(less(central, one) for one in mean.values()),
-    )
+    ours = f"central {central:.3f}; {listed(mean, named='N={}:')}"
+    verdict = every(less(central, one) for one in mean.values())
+    return _claim("adult-above-central-clamped", verdict, ours)
 
 
 def _degrades(number: Numbers) -> Claim:
@@ -128,13 +91,9 @@ def _degrades(number: Numbers) -> Claim:
     }
     if not mean:
         raise KeyError("100")
-    return _claim(
-        "categorical-degrade",
-        "With categorical features accuracy falls as the number of nodes grows",
-        "accuracy over all epsilon falls from each N to the next",
-        "; ".join(f"{s} " + ", ".join(f"{v:.3f}" for v in values) for s, values in mean.items()),
-        every(falls(values) for values in mean.values()),
-    )
+    ours = "; ".join(f"{s} " + ", ".join(f"{v:.3f}" for v in values) for s, values in mean.items())
+    verdict = every(grade.falls(values) for values in mean.values())
+    return _claim("categorical-degrade", verdict, ours)
 
 
 def _sizes_do_not_matter(number: Numbers) -> Claim:
@@ -144,27 +103,19 @@ def _sizes_do_not_matter(number: Numbers) -> Claim:
 
     pairs = {kind: [pair(kind, e) for e in EPSILONS] for kind in ("uniform", "exponential")}
     most = {kind: max(abs(a.mean - b.mean) for a, b in of) for kind, of in pairs.items()}
-    return _claim(
-        "sizes",
-        "Nodes of very different sizes do as well as equal ones",
-        "accuracy differs by at most 0.03 at every epsilon (Adult, 1000 nodes)",
-        listed(most, named="{}: up to"),
-        every(within(a, b, 0.03) for of in pairs.values() for a, b in of),
-    )
+    ours = listed(most, named="{}: up to")
+    verdict = every(grade.within(a, b, 0.03) for of in pairs.values() for a, b in of)
+    return _claim("sizes", verdict, ours)
 
 
 def _gossip_meets_federated(number: Numbers) -> Claim:
     six = number.each("counter", "round", item="figure-6")
-    ours, federated = six["printed", 30], six[None, None]
+    printed, federated = six["printed", 30], six[None, None]
     others = {c: six[c, 30] for c in ("total", "push_sum", "walk", "clamped") if (c, 30) in six}
-    return _claim(
-        "gossip-meets-federated",
-        "After about 30 iterations gossip reaches Federated's accuracy",
-        "median accuracy at iteration 30 is within 0.01 (Algorithm 4 as printed)",
-        f"{ours:.3f} against {federated:.3f}; {listed(others)}"
-        + (f" against {six['clamped', None]:.3f}" if ("clamped", None) in six else ""),
-        within(ours, federated, 0.01),
-    )
+    ours = f"{printed:.3f} against {federated:.3f}; {listed(others)}"
+    if ("clamped", None) in six:
+        ours += f" against {six['clamped', None]:.3f}"
+    return _claim("gossip-meets-federated", grade.within(printed, federated, 0.01), ours)
 
 
 def _std_last(number: Numbers) -> Claim:
@@ -174,11 +125,6 @@ def _std_last(number: Numbers) -> Claim:
     last = max(t for _, t in seven)
     at = {kind: value for (kind, t), value in seven.items() if t == last}
     others = [kind for kind in at if kind not in ("prior", "std")]
-    return _claim(
-        "std-last",
-        "Priors converge first, standard deviations last and worst",
-        "after the last iteration the median relative deviation from Federated is largest for "
-        "standard deviations and smallest for priors",
-        listed(at, ".4f"),
-        every(v for k in others for v in (less(at[k], at["std"]), less(at["prior"], at[k]))),
-    )
+    ours = listed(at, ".4f")
+    verdict = every(v for k in others for v in (less(at[k], at["std"]), less(at["prior"], at[k])))
+    return _claim("std-last", verdict, ours)

@@ -1,46 +1,17 @@
-"""The experiments of "Towards a Realistic Decentralized Naive Bayes with Differential Privacy".
-
-The paper prints figures and no tables; its claims are checked, each with the numbers. Below its
-figures come experiments of our own: what clamping at nodes does, skewed rows, attackers, and
-private calibration (CRC) at the same budget.
-"""
+"""The experiments of the Gossip-NB paper: how what `paper.toml` says is put together."""
 
 from typing import Any
 
 import numpy as np
 
-from peerwise.papers.items import (
-    Description,
-    Item,
-    Paper,
-    Reading,
-    Scale,
-    Table,
-    Tasks,
-    at_hand,
-    merged,
-)
+from peerwise.papers import items as paper
+from peerwise.papers.items import Description, Reading, Scale, Tasks
 from peerwise.study.jobs import Task
 
-# Privacy budgets: half decades.
-EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]
-NODES = (1, 10, 100, 1000)  # sizes of the network
-# The paper's six data sets: its name -> ours.
-SETS = {
-    "Accelerometer": "accelerometer",
-    "Adult": "adult",
-    "Congressional Voting": "congressional_voting",
-    "Mushroom": "mushroom",
-    "Skin Segmentation": "skin",
-    "SPECT Heart": "spect_heart",
-}
+TOLD = paper.told("gossip-nb")
+SETS, NODES, ROWS = TOLD["sets"], TOLD["nodes"], TOLD["rows"]
+EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]  # privacy budgets: half decades
 TRIALS, QUICK_TRIALS = 1000, 50
-ROWS = {  # of training, by which configurations are left out
-    **{"accelerometer": 137_700, "adult": 32_561, "congressional_voting": 391},
-    **{"mushroom": 7_311, "skin": 220_551, "spect_heart": 80},
-}
-NUMERIC = ("accelerometer", "adult", "skin")
-SKEWS = ("iid", "feature_drift", "label_sorted", "dirichlet", "clusters")
 
 
 def _work(name: str, **arguments: Any) -> Task:
@@ -64,7 +35,7 @@ def _tasks_3(sets: list[str], scale: Scale) -> Tasks:
     return {
         name: _work("sensitivity", data=name, nodes=[10, 100], trials=many)
         for name in sets
-        if name in NUMERIC
+        if name in TOLD["numeric"]
     }
 
 
@@ -117,15 +88,8 @@ def _tasks_clamping(sets: list[str], scale: Scale) -> Tasks:
 
 
 def _learn(name: str, method: str, epsilon: float | None, *more: Description) -> Task:
-    """Test errors of 50 nodes at a budget, three times."""
-    usual: Description = {
-        "data": {"source": name},
-        "split": {"nodes": 50, "test_rows": 4000},
-        "method": {"name": method},
-        "privacy": {"epsilon": epsilon},
-        "run": {"repetitions": 3},
-    }
-    return _work("errors", description=merged(usual, *more))
+    own = {"data": {"source": name}, "method": {"name": method}, "privacy": {"epsilon": epsilon}}
+    return _work("errors", description=paper.merged(TOLD["learnt"], own, *more))
 
 
 def _tasks_skew(sets: list[str], scale: Scale) -> Tasks:
@@ -136,7 +100,7 @@ def _tasks_skew(sets: list[str], scale: Scale) -> Tasks:
     }
     tasks = {}
     for name in names[:1] if scale.quick else names:
-        for skew in SKEWS:
+        for skew in TOLD["skews"]:
             dealt = {"data": {"typing": "manifest"}, "split": {"partition": skew, "rows": 100}}
             for method, network in networks.items():
                 for epsilon in (None, 1.0):
@@ -148,17 +112,13 @@ def _tasks_skew(sets: list[str], scale: Scale) -> Tasks:
 def _tasks_crc(sets: list[str], scale: Scale) -> Tasks:
     names = [s for s in sets if s in ("adult", "skin", "accelerometer")]
     rows: Description = {"split": {"rows": 400}}
-    calibrated: Description = {
-        "method": {"lr": 0.2, "clip": 3.0},
-        "network": {"topology": "regular", "k": 6},
-    }
     tasks = {}
     for name in names[:1] if scale.quick else names:
         for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0, None):
             tasks[f"{name} federated_nb {epsilon}"] = _learn(name, "federated_nb", epsilon, rows)
             for rounds in (8, 32):
                 long = {"run": {"rounds": rounds}}
-                task = _learn(name, "private_crc", epsilon, rows, calibrated, long)
+                task = _learn(name, "private_crc", epsilon, rows, TOLD["calibrated"], long)
                 tasks[f"{name} private_crc-{rounds} {epsilon}"] = task
     return tasks
 
@@ -180,73 +140,23 @@ NAMES = {
     "variant": _variant,
     "epsilon": lambda epsilon: f"{epsilon:.3g}" if isinstance(epsilon, float) else epsilon,
 }
-
-
-def _table(column: str, *rows: str) -> tuple[Table, ...]:
-    """Rows named by their data set and other fields, a column for each value of one."""
-    named = {"accuracy": ""} if "metric" in rows else {}
-    return (Table(("dataset", *rows), (column,), between=" ", names={"metric": named}),)
-
-
-_BUDGETS = _table("epsilon", "variant")
 _ERROR = (Reading("test_error", lambda a: a["error"].mean(-1)),)
-
-# Every figure of the paper, and experiments of our own.
-ITEMS: dict[str, Item] = {
-    "figure-2": Item(
-        "Accuracy against epsilon",
-        "Federated naive Bayes of N nodes, the centralised baseline of Vaidya et al., no noise",
-        _tasks_2, reads="accuracies", tables=_BUDGETS, figure="accuracy",
-    ),
-    "figure-3": Item(
-        "Local sensitivity", "of sums at a node, relative to one node with all rows",
-        _tasks_3, "{dataset}", "sensitivities", _table("nodes"), "sensitivity",
-    ),
-    "figure-4": Item(
-        "Sizes of nodes", "Adult, 1000 nodes: equal, U[1, 10], Exp(2)",
-        _tasks_4, reads="accuracies", tables=_BUDGETS, figure="sizes",
-    ),
-    "figure-5": Item(
-        "Leaving out noisy nodes",
-        "log-uniform sizes and budgets; the relative error is known to an oracle only",
-        _tasks_5, "{dataset}", "thresholds", _table("kept"), "threshold",
-    ),
-    "figure-6": Item(
-        "Gossip against iterations",
-        "Adult, 1000 nodes, epsilon = 10^0.5: accuracy of the nodes and of Federated",
-        _tasks_6, "{dataset} {counter}", "gossip", _table("round", "method", "counter"), "gossip",
-    ),
-    "figure-7": Item(
-        "Parameters against iterations",
-        "the same run: priors, categories, means, standard deviations",
-        _tasks_7, "{dataset} {counter}", "parameters", _table("round", "parameter"), "parameters",
-    ),
-    "clamping": Item(
-        "Clamping at nodes or at the model",
-        "our own: what making counts positive before sending does (the authors' code does so)",
-        _tasks_clamping, reads="clamping", tables=_table("epsilon", "variant", "where", "metric"),
-    ),
-    "skew": Item(
-        "Skewed rows", "our own: 50 nodes of 100 rows, bounded sensitivity; test error",
-        _tasks_skew, "{dataset} {partition} {method} {epsilon}", _ERROR,
-        _table("partition", "method", "epsilon"),
-    ),
-    "private-crc": Item(
-        "Private calibration",
-        "our own: CRC with T noised rounds beside Federated naive Bayes at the same budget "
-        "(bounded sensitivity, 50 nodes of 400 rows, 6-regular); test error",
-        _tasks_crc, "{dataset} {method} {epsilon}", _ERROR, _table("epsilon", "method"),
-    ),
-    "attack": Item(
-        "Byzantine nodes",
-        "our own: accuracy with 1, 5, 10 % of 100 nodes lying, by rule of aggregation",
-        _tasks_attack, "{dataset} {epsilon}", "attacks",
-        _table("rule", "epsilon", "kind", "share"),
-    ),
-}  # fmt: skip
-
-
-datasets = at_hand(SETS)
+RUNS = {
+    "figure-2": _tasks_2,
+    "figure-3": _tasks_3,
+    "figure-4": _tasks_4,
+    "figure-5": _tasks_5,
+    "figure-6": _tasks_6,
+    "figure-7": _tasks_7,
+    "clamping": _tasks_clamping,
+    "skew": _tasks_skew,
+    "private-crc": _tasks_crc,
+    "attack": _tasks_attack,
+}
+datasets = paper.at_hand(SETS)
 
 # What `peerwise reproduce gossip-nb/...` runs.
-PAPER = Paper("gossip-nb", ITEMS, datasets, NAMES)
+PAPER = paper.Paper.of(
+    "gossip-nb", datasets, runs=RUNS, reads={"skew": _ERROR, "private-crc": _ERROR}, names=NAMES
+)
+ITEMS = PAPER.items

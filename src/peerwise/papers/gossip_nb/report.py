@@ -84,7 +84,9 @@ def attacks(view: View) -> Iterator[Number]:
     """Accuracy by rule, kind of attack and share of attackers."""
     for fields, arrays in view.runs:
         for i, accuracy in enumerate(arrays["accuracy"]):
-            of = {k: arrays[k][i].item() for k in ("rule", "kind", "share") if k in arrays}
+            of: dict[str, object] = {
+                k: arrays[k][i].item() for k in ("rule", "kind", "share") if k in arrays
+            }
             over = {"std": float(arrays["std"][i]), "reps": int(arrays["trials"][i])}
-            setting = {**_FEDERATED, **of, "epsilon": fields["epsilon"]}
+            setting = {**of, **_FEDERATED, "epsilon": fields["epsilon"]}
             yield Number(fields["dataset"], "accuracy", accuracy, setting, over)

@@ -1,9 +1,10 @@
 """What calibration is meant to do to every model, and how that is graded."""
 
-from peerwise.papers.claims import Numbers, Verdict, claim, every, less, tally
+from peerwise.papers.claims import Numbers, Verdict, every, less, sentences, tally
 from peerwise.papers.rc.items import MODELS
 from peerwise.study.results import Claim
 
+_claim = sentences("rc")
 LOWERS = {
     "train_soft_error": "training soft error",
     "test_error": "test error",
@@ -23,14 +24,7 @@ def _lowers(number: Numbers, metric: str, what: str) -> Claim:
     before, after = (number.each("model", "dataset", **of, method=m) for m in ("ml", "rc"))
     pairs = {f"{model} on {name}": less(after[model, name], before[model, name])
              for model, name in before if (model, name) in after}  # fmt: skip
-    return claim(
-        f"rc-lowers-{metric}",
-        f"Calibration lowers the {what} of every model on every set",
-        "RC is below maximum likelihood, for each model and set",
-        tally(pairs),
-        "",
-        every(pairs.values()),
-    )
+    return _claim("lowers", every(pairs.values()), tally(pairs), metric=metric, what=what)
 
 
 def _best(number: Numbers) -> Claim:
@@ -42,11 +36,4 @@ def _best(number: Numbers) -> Claim:
         here = [ours[model, name] for model in MODELS if (model, name) in ours]
         if here:
             verdicts[name] = less(min(here, key=lambda one: one.mean), rival[name], 0.01)
-    return claim(
-        "best-of-ours",
-        "The best calibrated model is as good as logistic regression",
-        "its test error is at most 0.01 higher, on every set",
-        tally(verdicts),
-        "",
-        every(verdicts.values()),
-    )
+    return _claim("best-of-ours", every(verdicts.values()), tally(verdicts))

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from peerwise.papers.claims import Numbers, Verdict, claim, every, less, tally
+from peerwise.papers.claims import Numbers, every, less, sentences, tally
 from peerwise.papers.items import CLOSE
 from peerwise.papers.relay.items import EARLY, LATE
 from peerwise.study.results import Claim
 
 COUNTED = ("gaps", "lossy", "churn", "nodes-320")  # items; others show some of the same runs again
+_claim = sentences("relay")
 _CELL = ("item", "dataset", "graph", "dealt")
 
 
@@ -21,26 +22,12 @@ def claims(number: Numbers) -> list[Claim]:
     for cell, gap in number.each(*_CELL, item="gaps", rounds=EARLY, method="relay").items():
         if cell in crc:
             no_worse[_named(cell, gap.mean - crc[cell].mean)] = less(gap, crc[cell])
+    both = {"relay-reaches-rc": reaches, "relay-no-worse-than-crc": no_worse}
     return [
-        *_counted(
-            "relay-reaches-rc",
-            "By round 256 relay is at RC's error, however the rows are dealt",
-            f"the gap is below {CLOSE} in every cell",
-            reaches,
-        ),
-        *_counted(
-            "relay-no-worse-than-crc",
-            "At round 64 relay is no worse than CRC",
-            "its gap is at most CRC's in every cell",
-            no_worse,
-        ),
+        _claim(name, every(cells.values()), tally(cells)) for name, cells in both.items() if cells
     ]
 
 
 def _named(cell: tuple[Any, ...], value: float) -> str:
     item, name, graph, way = cell
     return f"{name} {way} {graph} ({item}) {value:+.3f}"
-
-
-def _counted(name: str, text: str, rule: str, cells: dict[str, Verdict]) -> list[Claim]:
-    return [claim(name, text, rule, tally(cells), "", every(cells.values()))] if cells else []

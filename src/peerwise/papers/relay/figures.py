@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from peerwise.papers.items import View
-from peerwise.papers.relay.items import DEALT, GRAPHS, NAMES
+from peerwise.papers.relay.items import DEALT, GRAPHS
 from peerwise.papers.relay.report import gap_at, references
 from peerwise.report.axes import finished, labelled
 from peerwise.report.figures import panels
@@ -26,7 +26,7 @@ def curves(view: View) -> Figure:
             continue
         rounds = runs[0].arrays["rounds"]
         gaps = np.array([[gap_at(run, rc, int(t)).mean() for t in rounds] for run in runs])
-        style = {"color": COLOURS[method], "label": NAMES["method"][method]}  # type: ignore[index]
+        style = {"color": COLOURS[method], "label": view.title("method", method)}
         axis_of[graph, way].plot(rounds, gaps.mean(0), lw=1.8, **style)
         axis_of[graph, way].plot(rounds, gaps.T, color=COLOURS[method], lw=0.6, alpha=0.35)
     for (graph, way), axis in axis_of.items():

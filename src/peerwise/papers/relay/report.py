@@ -32,5 +32,5 @@ def gaps(view: View) -> Iterator[Number]:
         setting = {k: v for k, v in run.fields.items() if k != "dataset"}
         known = (run.fields["dataset"], run.fields.get("dealt", "iid")) in rc
         for rounds in (EARLY, LATE) if setting["method"] != "rc" else ():
-            values = gap_at(run, rc, rounds) if known else []
+            values = gap_at(run, rc, rounds) if known else np.array([])
             yield Number(run.fields["dataset"], "test_gap", values, {**setting, "rounds": rounds})
