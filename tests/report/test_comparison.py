@@ -110,6 +110,15 @@ def test_differences_wins_ties_and_losses_by_hand():
     assert (higher["wins"], higher["ties"], higher["losses"]) == (2, 1, 1)
 
 
+def test_rounding_of_single_precision_is_a_tie():
+    a = np.random.default_rng(0).uniform(0.01, 0.2, (8, 10)).astype(np.float32)
+    values = tidy({"a": a.mean(1), "b": a.astype(float).mean(1), "c": a[:, ::-1].mean(1) + 1e-4})
+    table = differences(paired(values, "test_error"), "a", lower=True)
+    assert table.loc["b", ["wins", "ties", "losses"]].tolist() == [0, 8, 0]
+    assert table.loc["b", "p"] == 1
+    assert table.loc["c", ["wins", "ties", "losses"]].tolist() == [0, 0, 8]
+
+
 def test_the_baseline_is_the_best_unless_it_is_chosen():
     values = random_sets()
     found = compare(values)

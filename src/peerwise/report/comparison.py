@@ -21,6 +21,7 @@ LEVEL = 0.95
 RESAMPLES = 9999
 FEWEST_PAIRS = 6  # five that all point one way have p = 2 / 2**5 = .0625
 FEWEST_SETS = 3
+PRECISION = 1e-6  # of the largest value: what differs by less is a tie
 
 
 class Ranks(NamedTuple):
@@ -78,6 +79,15 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return corrected
 
 
+def even(differences: Any, values: Any) -> Any:
+    """Differences in millionths of the largest value, whole numbers: less is rounding, and a tie.
+
+    Means over nodes are of single precision, where equal errors can differ in the eighth digit.
+    """
+    largest = float(np.max(np.abs(values), initial=0))
+    return (differences / (PRECISION * largest or 1.0)).round() + 0.0  # no -0
+
+
 def signed_rank(differences: np.ndarray) -> float:
     """The p-value of Wilcoxon's signed-rank test; NaN for fewer than two pairs.
 
@@ -86,8 +96,7 @@ def signed_rank(differences: np.ndarray) -> float:
     """
     if len(differences) < 2:
         return float("nan")
-    held = np.round(differences, 12)  # equal up to rounding is a tie
-    held = held[held != 0]
+    held = differences[differences != 0]
     if not len(held):
         return 1.0
     tied = len(np.unique(np.abs(held))) < len(held)
@@ -148,8 +157,8 @@ def differences(wide: pd.DataFrame, baseline: str, lower: bool) -> pd.DataFrame:
         both = wide[[method, baseline]].dropna()
         d = (both[method] - both[baseline]).to_numpy()
         low, high = bootstrap(d)
-        better = -d if lower else d
-        tie = np.abs(d) < 1e-12
+        steps = even(d, both.to_numpy())
+        better = -steps if lower else steps
         lines.append(
             {
                 "method": method,
@@ -159,10 +168,10 @@ def differences(wide: pd.DataFrame, baseline: str, lower: bool) -> pd.DataFrame:
                 "difference": d.mean() if len(d) else np.nan,
                 "low": low,
                 "high": high,
-                "p": signed_rank(d),
-                "wins": int((better[~tie] > 0).sum()),
-                "ties": int(tie.sum()),
-                "losses": int((better[~tie] < 0).sum()),
+                "p": signed_rank(steps),
+                "wins": int((better > 0).sum()),
+                "ties": int((better == 0).sum()),
+                "losses": int((better < 0).sum()),
             }
         )
     table = pd.DataFrame(lines).set_index("method")
@@ -179,7 +188,7 @@ def ranked(wide: pd.DataFrame, lower: bool) -> Ranks | None:
     n, k = blocks.shape
     if n < FEWEST_SETS or k < 2:
         return None
-    ranks = (blocks if lower else -blocks).round(12).rank(axis=1)
+    ranks = even(blocks if lower else -blocks, blocks.to_numpy()).rank(axis=1)
     p = float("nan")
     if k > 2:
         alike = bool((ranks.std(axis=1) == 0).all())
