@@ -58,7 +58,7 @@ def test_one_repetition_is_undecided_in_words():
 def test_repetitions_that_share_seeds_are_paired():
     """Each is .01 below its partner, though they differ by more among themselves."""
     one = np.array([0.1, 0.3, 0.5, 0.7])
-    other = one + [0.010, 0.011, 0.012, 0.013]
+    other = one + np.array([0.010, 0.011, 0.012, 0.013])
     assert less(sample(one), sample(other)).grade == HELD
     unpaired = Estimate(*sample(one)[:3])
     assert less(unpaired, sample(other)).grade == UNDECIDED

@@ -38,7 +38,8 @@ def legend_below(figure: Figure, shown: dict[str, Any] | None = None) -> None:
         for axis in figure.axes:
             for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
                 shown.setdefault(label, handle)
-    columns = min(len(shown), max(int(figure.get_figwidth() / 1.6), 1))
+    wide = 0.6 + 0.075 * max(map(len, shown), default=0)  # inches of the longest entry
+    columns = min(len(shown), max(int(figure.get_figwidth() / wide), 1))
     figure.legend(
         list(shown.values()), list(shown), loc="outside lower center", ncols=columns, fontsize=9,
         frameon=False,

@@ -90,8 +90,8 @@ def by_layers(view: View) -> Figure | None:
         if metric == "seconds_a_round":
             # a cost: how many times as much is what matters
             axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
-    title = TITLES.get(view.name, "")
-    return finished(figure, f"{title}{bars(records)}")
+    title = f"{TITLES.get(view.name, '')}{bars(records)}"
+    return finished(figure, title[0].upper() + title[1:])
 
 
 def graphs(view: View) -> Figure | None:
