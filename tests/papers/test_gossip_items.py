@@ -7,9 +7,6 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
-from peerwise.papers.markdown import item_lines, page
-from peerwise.study.jobs import Task
-from peerwise.study.store import Store
 from rich.console import Console
 from scipy.stats import ks_2samp
 
@@ -31,7 +28,9 @@ from peerwise.papers.show import shown as shown_item
 from peerwise.privacy.sensitivity import warn_local
 from peerwise.shards import pack
 from peerwise.simulate import simulate
+from peerwise.study.jobs import Task
 from peerwise.study.results import Record, read_folder
+from peerwise.study.store import Store
 
 
 def made(seed=0, m=120, test=200):

@@ -9,7 +9,9 @@ items import none of the numerics: listing everything takes a moment. Functions 
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module, resources
@@ -33,6 +35,27 @@ Plan = Callable[[list[str], "Scale"], Tasks]  # of some data sets, at a scale
 Done = dict[str, Any]  # what runs gave, by name: arrays of a task, the outcome of a cell
 Names = Mapping[str, Any]  # field -> its values as people write them, or a format or function
 _NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+_KEPT: ContextVar[list[dict[str, Any]] | None] = ContextVar("kept", default=None)
+
+
+def available() -> list[dict[str, Any]]:
+    """The data sets at hand or, while a kept run is shown, those that it was run on."""
+    from peerwise import data
+
+    kept = _KEPT.get()
+    return data.available() if kept is None else kept
+
+
+@contextmanager
+def as_run_on(entries: list[dict[str, Any]] | None) -> Iterator[None]:
+    """Show a kept run as if the data that it was run on were at hand."""
+    before = _KEPT.set(entries)
+    try:
+        yield
+    finally:
+        _KEPT.reset(before)
 
 
 class Scale(NamedTuple):
@@ -339,9 +362,7 @@ def deal_tasks(dealt: Callable[[str], Description], quick: Description) -> Plan:
 def _at_hand(
     sets: Mapping[str, str], chosen: Iterable[str] | None = None, quick: bool = False
 ) -> list[Dataset]:
-    from peerwise import data
-
-    here = {entry["name"] for entry in data.available()}
+    here = {entry["name"] for entry in available()}
     wanted = list(sets.values())
     if chosen is not None:
         names = named("data set of the paper", chosen, [*sets, *sets.values()])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerwise.errors import BadData, UnknownName
-from peerwise.papers.items import Dataset, Done, Paper, Scale, tasks_of
+from peerwise.papers.items import Dataset, Done, Paper, Scale, as_run_on, available, tasks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,12 +91,23 @@ def reproduce(
     `repetitions` is the number of trials where items are Monte Carlo, and of replicas where they
     train networks. `only_kept` runs nothing and takes what is in the folder.
     """
+    from peerwise.study.store import Store
+
+    on = Store(folder).asked().get("at_hand") if only_kept else None
+    how = {"workers": workers, "progress": progress, "only_kept": only_kept, "fresh": fresh}
+    with as_run_on(on):
+        return _reproduced(paper, items, folder, chosen, Scale(quick, repetitions), **how)
+
+
+def _reproduced(
+    paper: Paper, items: list[str], folder: Path, chosen: Sequence[str] | None, scale: Scale, *,
+    workers: int | None, progress: Progress | None, only_kept: bool, fresh: bool,
+) -> Reproduction:  # fmt: skip
     from peerwise.study.engine import ThisMachine, run_jobs
     from peerwise.study.results import write_folder
     from peerwise.study.store import Store
 
-    scale = Scale(quick, repetitions)
-    datasets = paper.datasets(chosen, quick)
+    datasets = paper.datasets(chosen, scale.quick)
     if not any(d.present for d in datasets) and any(paper.items[i].needs_data for i in items):
         looked = f" (looked for {', '.join(d.data for d in datasets)})" if datasets else ""
         raise BadData(
@@ -121,11 +132,19 @@ def reproduce(
     names, claims = [d.name for d in datasets], paper.claims(records)
     config: dict[str, Any] = {
         "command": "reproduce", "items": [f"{paper.name}/{item}" for item in items],
-        "datasets": names, "quick": quick, **({"trials": repetitions} if repetitions else {}),
+        "datasets": names, "quick": scale.quick,
+        **({"trials": scale.repetitions} if scale.repetitions else {}), "at_hand": _used(datasets),
     }  # fmt: skip
     rows = None if only_kept else Store(folder).rows()
     write_folder(folder, config=config, records=records, claims=claims, history=history, rows=rows)
     return Reproduction(items, names, records, claims, history, failures, ran.words)
+
+
+def _used(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+    """What is known of the data sets that a run reads, so that it can be shown without them."""
+    names = {d.data for d in datasets if d.present}
+    known = ("name", "source", "kind", "rows")
+    return [{k: e[k] for k in known} for e in available() if e["name"] in names]
 
 
 def _jobs(paper: Paper, item: str, datasets: list[Dataset], scale: Scale) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from peerwise.papers.items import Done, Paper
+from peerwise.papers.items import Done, Paper, as_run_on
 from peerwise.papers.kept import arrays_of, paper_of
 from peerwise.papers.layout import printed
 from peerwise.papers.reproduce import PAPERS
 from peerwise.report import figures, tables
 from peerwise.report.grid import Grid
 from peerwise.study.results import Claim, Record, read_folder
+from peerwise.study.store import Store
 
 FEW = 4  # so many missing runs are named
 BESIDE = "ours, then the paper's; · = not printed, - = no number of ours"
@@ -68,10 +69,13 @@ def _missing(names: Sequence[str], done: int) -> str:
 def _items(folder: Path, records: Sequence[Record]) -> Iterator[tuple[Paper, Shown]]:
     """Every item that a folder was run for."""
     paper = PAPERS[(records[0].paper or "") if records else paper_of(folder)]
-    kept = arrays_of(folder, paper)
-    for name, done in kept.arrays.items():
-        of_item = [r for r in records if r.item == name]
-        yield paper, shown(paper, name, of_item, done, kept.missing[name])
+    with as_run_on(Store(folder).asked().get("at_hand")):
+        kept = arrays_of(folder, paper)
+        items = [
+            shown(paper, name, [r for r in records if r.item == name], done, kept.missing[name])
+            for name, done in kept.arrays.items()
+        ]
+    yield from ((paper, item) for item in items)
 
 
 def show(folder: Path, console: Console) -> list[Path]:

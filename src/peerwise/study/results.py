@@ -99,7 +99,7 @@ def write_folder(
         history.to_parquet(draft, index=False)
         draft.replace(folder / "history.parquet")
     if rows is not None:
-        Store(folder).collect(rows)
+        Store(folder).collect(rows, config)
     write_whole(folder / "results.json", _json([r.model_dump(mode="json") for r in records]))
 
 

@@ -93,7 +93,19 @@ class Store:
             for name, array in kept.arrays.items()
         ]  # fmt: skip
 
-    def collect(self, rows: Iterable[Row]) -> Path:
+    def asked(self) -> dict[str, Any]:
+        """The configuration of the run that was collected; empty if there is none."""
+        path = self.folder / WHOLE
+        if not path.exists():
+            return {}
+        try:
+            about = pq.read_schema(path).metadata or {}
+            config: dict[str, Any] = json.loads(about.get(b"config", b"{}"))
+        except _BROKEN as error:
+            raise BadFile(f"{path} is damaged ({error}); take a whole copy of it") from None
+        return config
+
+    def collect(self, rows: Iterable[Row], config: Mapping[str, Any] | None = None) -> Path:
         """Write rows with all that is known of their jobs; jobs of no row become loose files."""
         listed = list(rows)
         jobs = {key: self.get(key) for key in dict.fromkeys(row.cell for row in listed)}
@@ -102,7 +114,7 @@ class Store:
                 self.put(key, kept.arrays, kept.about)
         lines = [_line(row, jobs[row.cell]) for row in listed]
         path = self.folder / WHOLE
-        write_whole(path, _parquet(lines))
+        write_whole(path, _parquet(lines, config or {}))
         for key in jobs:
             self.path(key).unlink(missing_ok=True)
         if self.loose.is_dir() and not any(self.loose.iterdir()):
@@ -158,9 +170,10 @@ _TYPES = {
 COLUMNS = ("cell", "dataset", "seed", *_TYPES)  # names that nothing else may have
 
 
-def _parquet(lines: list[dict[str, Any]]) -> bytes:
+def _parquet(lines: list[dict[str, Any]], config: Mapping[str, Any]) -> bytes:
     names = list(dict.fromkeys(name for line in lines for name in line if name not in _TYPES))
-    schema = pa.schema([*((name, pa.string()) for name in names), *_TYPES.items()])
+    fields = [*((name, pa.string()) for name in names), *_TYPES.items()]
+    schema = pa.schema(fields, metadata={"config": json.dumps(config, default=str)})
     columns = [
         pa.array([_text(line.get(f.name)) if f.name in names else line.get(f.name)
                   for line in lines], f.type)

@@ -5,29 +5,30 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from peerwise import data, topology
+import peerwise.data
+from peerwise import topology
 from peerwise.papers.crc.items import DESCRIBED
-from peerwise.papers.items import Dataset, Number, View
+from peerwise.papers.items import Arrays, Number, View
 from peerwise.report.figures import reach_curves
 
 TREES = 20  # trees of a size
 
 
-def _counts(dataset: Dataset) -> tuple[int, ...]:
+def counts(data: str, drop: list[str]) -> Arrays:
     """How many rows, features and classes a set has here."""
-    encoded = data.encode(data.load(dataset.data), typing="distinct", drop=dataset.drop)
+    encoded = peerwise.data.encode(peerwise.data.load(data), typing="distinct", drop=tuple(drop))
     discrete = sum(r > 0 for r in encoded.schema.cardinalities)
     features = len(encoded.schema.features)
     classes = len(encoded.schema.classes)
-    return len(encoded.y), features, discrete, features - discrete, classes
+    return {"counts": np.array([len(encoded.y), features, discrete, features - discrete, classes])}
 
 
 def sets(view: View) -> Iterator[Number]:
     """Table 1: what the sets are."""
+    known = {run.fields["dataset"]: run.arrays["counts"] for run in view.runs}
     for dataset in view.datasets:
-        ours = dict(zip(DESCRIBED, _counts(dataset), strict=True)) if dataset.present else {}
-        for name in DESCRIBED:
-            values = [ours[name]] if ours else []
+        for place, name in enumerate(DESCRIBED):
+            values = [known[dataset.name][place]] if dataset.name in known else []
             yield Number(dataset.name, name, values, {"method": "none", "column": name})
 
 

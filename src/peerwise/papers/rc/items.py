@@ -36,10 +36,8 @@ def _trees() -> tuple[Column, ...]:
 
 def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
     """Every tabular set at hand: the data folder's, then the bundled ones."""
-    from peerwise import data
-
     rows = []
-    for entry in data.available():
+    for entry in paper.available():
         if entry["kind"] != "tabular":
             continue
         drop = tuple(TOLD["leaks"].get(entry["name"], ()))

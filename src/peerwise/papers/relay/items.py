@@ -26,9 +26,9 @@ def _rc(item: dict[str, Any], name: str, way: str, scale: Scale) -> Description:
 
 def _sets(item: dict[str, Any], sets: list[str], scale: Scale) -> list[str]:
     """Those of an item that have as many rows as it asks for."""
-    from peerwise import data
-
-    rows = {entry["name"]: int(entry["rows"]) for entry in data.available()} if item["rows"] else {}
+    rows = (
+        {entry["name"]: int(entry["rows"]) for entry in paper.available()} if item["rows"] else {}
+    )
     wanted = set(item.get("sets", sets)) & set(TOLD["quick"]["sets"] if scale.quick else sets)
     return [s for s in sets if s in wanted and rows.get(s, 0) >= item["rows"]]
 
@@ -72,12 +72,10 @@ def printed(item: str, fields: dict[str, Any]) -> float | None:
 
 def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
     """Every set of the data folder that has features, and rows enough."""
-    from peerwise import data
-
     least = TOLD["least"]
     known = [
         entry["name"]
-        for entry in data.available()
+        for entry in paper.available()
         if entry["source"] == "folder"
         and (entry["kind"] == "tabular" or entry["name"].endswith("_features"))
         and int(entry["rows"]) >= least
