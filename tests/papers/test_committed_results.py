@@ -1,66 +1,65 @@
-"""What was run and committed: kept arrays give every number again, to the last digit."""
+"""What was run and committed: the docs' tables come from it, without any data at hand."""
 
 import json
-import shutil
-import zipfile
+import runpy
 from pathlib import Path
 
-import numpy as np
 import pytest
-from peerwise.study.tasks import KEPT
 
-from peerwise import data
 from peerwise.papers.kept import arrays_of
 from peerwise.papers.reproduce import PAPERS, reproduce
+from peerwise.papers.show import page
+from peerwise.study.provenance import depends
+from peerwise.study.store import WHOLE, Store
 
-RESULTS = Path(__file__).parents[2] / "results"
-FOLDERS = sorted(p.parent for p in RESULTS.glob(f"*/{KEPT}"))
+ROOT = Path(__file__).parents[2]
+PAGES = runpy.run_path(str(ROOT / "scripts" / "tables"))["PAGES"]
 # Runs that were kept and that some item shows; a changed description would lose them silently.
 RUNS = {"ba-bfl": 100, "cvar-cta": 142, "decdiff": 36, "relay": 603}
 
 
-def sets_of(folder):
-    """Entries of the data sets that a folder was run on, as far as items read them."""
-    records = json.loads((folder / "results.json").read_text())
-    entry = {"source": "folder", "kind": "tabular", "rows": 30_000}
-    return [{"name": name, **entry} for name in dict.fromkeys(r["dataset"] for r in records)]
-
-
-@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
-def folder(request, tmp_path, monkeypatch):
-    """A copy of a committed folder; no data set needs to be at hand."""
-    monkeypatch.setattr(data, "available", lambda: sets_of(request.param))
-    copy = tmp_path / request.param.name
-    shutil.copytree(request.param, copy, ignore=shutil.ignore_patterns("*.png"))
+@pytest.fixture(scope="module", params=RUNS)
+def folder(request, tmp_path_factory):
+    """A folder with the committed file of a paper and nothing else, shown again."""
+    copy = tmp_path_factory.mktemp("kept") / request.param
+    copy.mkdir()
+    (copy / WHOLE).write_bytes((ROOT / "results" / request.param / WHOLE).read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PEERWISE_DATA", raising=False)
+        paper = PAPERS[copy.name]
+        done = reproduce(paper, list(paper.items), copy, only_kept=True)
+        assert not done.failures
     return copy
 
 
-def test_there_are_committed_results():
-    assert {f.name for f in FOLDERS} == set(RUNS)
+def test_every_paper_has_committed_results():
+    assert {path.parent.name for path in ROOT.glob(f"results/*/{WHOLE}")} == set(RUNS)
 
 
-def test_kept_results_give_the_committed_numbers(folder):
-    before = {n: json.loads((folder / n).read_text()) for n in ("results.json", "claims.json")}
-    paper = PAPERS[folder.name]
-    found = reproduce(paper, list(paper.items), folder, only_kept=True)
-    assert not found.failures
-    for name, committed in before.items():
-        assert json.loads((folder / name).read_text()) == committed
-    held = arrays_of(folder, paper)
+def test_the_tables_of_the_docs_are_those_of_the_committed_results(folder):
+    assert page(folder) == (ROOT / "docs" / f"{PAGES[folder.name]}-tables.md").read_text()
+
+
+def test_every_committed_run_is_shown(folder):
+    held = arrays_of(folder, PAPERS[folder.name])
     shown = {id(arrays) for item in held.arrays.values() for arrays in item.values()}
-    assert len(shown) == RUNS[folder.name]
-    assert not (folder / "cells").exists()
+    assert len(shown) == len({row.cell for row in Store(folder).rows()}) == RUNS[folder.name]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_every_kept_run_says_how_it_was_made(folder):
-    with zipfile.ZipFile(folder / KEPT) as archive:
-        names = archive.namelist()
-        assert len(names) == RUNS[folder.name]
-        for name in names[:: max(len(names) // 5, 1)]:
-            with archive.open(name) as file, np.load(file) as arrays:
-                function, arguments = json.loads(bytes(arrays["task:"]))
-                then = json.loads(bytes(arrays["version_0_6:"]))[0]
-            assert function.startswith("peerwise.papers.")
-            assert "description" in arguments
-            assert then.startswith("peerwise.experiments.")
+def test_every_committed_run_says_how_it_was_made(folder):
+    store = Store(folder)
+    keys = sorted({row.cell for row in store.rows()})
+    for key in keys[:: max(len(keys) // 5, 1)]:
+        about = store.get(key).about
+        assert about["asked"]
+        assert about["made"]["peerwise"]
+        assert about["depends"].keys() == {"numerics", "data", "code"}
+        assert all(len(mark) == 16 for mark in about["depends"]["data"].values())
+
+
+def test_committed_runs_are_of_the_data_at_hand(data_folder, folder):
+    """Runs of other bytes would be run again by `peerwise reproduce`, and must not look current."""
+    for key in sorted({row.cell for row in Store(folder).rows()})[::50]:
+        about = Store(folder).get(key).about
+        job = type("Job", (), {"asked": about["asked"]})
+        assert json.dumps(depends(job)["data"]) == json.dumps(about["depends"]["data"])

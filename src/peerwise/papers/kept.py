@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peerwise.errors import BadFile
-from peerwise.papers.items import Done, Paper, Scale, tasks_of
+from peerwise.papers.items import Done, Paper, Scale, as_run_on, tasks_of
 from peerwise.study.store import Store
 
 
@@ -45,7 +45,8 @@ def arrays_of(folder: Path, paper: Paper) -> Kept:
     asked = _config(folder)
     if unknown := [item for item in asked.items if item not in paper.items]:
         raise BadFile(f"{folder / 'config.toml'} names {unknown[0]}, which {paper.name} has not")
-    wanted = {item: tasks_of(paper.items[item], asked.sets, asked.scale) for item in asked.items}
+    with as_run_on(Store(folder).asked().get("at_hand")):
+        wanted = {i: tasks_of(paper.items[i], asked.sets, asked.scale) for i in asked.items}
     every = {task.key: task for tasks in wanted.values() for task in tasks.values()}
     store = Store(folder)
     read = {key: store.get(key) for key in every}

@@ -94,7 +94,12 @@ def reproduce(
     from peerwise.study.store import Store
 
     on = Store(folder).asked().get("at_hand") if only_kept else None
-    how = {"workers": workers, "progress": progress, "only_kept": only_kept, "fresh": fresh}
+    how: dict[str, Any] = {
+        "workers": workers,
+        "progress": progress,
+        "only_kept": only_kept,
+        "fresh": fresh,
+    }
     with as_run_on(on):
         return _reproduced(paper, items, folder, chosen, Scale(quick, repetitions), **how)
 

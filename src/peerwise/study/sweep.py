@@ -90,7 +90,7 @@ def _records(rows: list[Row]) -> list[Record]:
                 setting=setting,
                 metric=first.metric,
                 value=float(numbers.mean()),
-                std=float(numbers.std()) if numbers.size > 1 else None,
+                std=float(numbers.std(ddof=1)) if numbers.size > 1 else None,
                 reps=numbers.size,
             )
         )
