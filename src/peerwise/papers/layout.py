@@ -160,7 +160,7 @@ def small_gaps(
         return []
     ours = [_counts([r.value for r in c if r.value is not None], of=False) for c in counted]
     rows: list[list[Cell]] = [
-        [Text("<.01 (<.05), ours", "bold"), *ours],
+        ["<.01 (<.05), ours", *ours],
         ["of so many sets", *(str(len(c) or "") for c in counted)],
     ]
     if any(printed(c) for c in counted):

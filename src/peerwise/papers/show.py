@@ -50,7 +50,7 @@ def shown(paper: Paper, name: str, records: Sequence[Record], done: Done | None 
         sets = dict.fromkeys(r.dataset for r in records)
         present = {r.dataset for r in records if r.value is not None}
         absent = [s for s in sets if s not in present]
-        notes += [f"no number of {', '.join(absent)}"] if absent else []
+        notes += [f"no numbers of ours: {', '.join(absent)}"] if absent else []
         notes += [f"{d.name}: {d.note}" for d in paper.datasets(None, False)
                   if d.note and d.name in present]  # fmt: skip
     grids = paper.tables(name, records)
