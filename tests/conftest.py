@@ -10,10 +10,14 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+# Their sources, too, are compiled once
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import hypothesis
 import jax
+import numpy as np
 import pytest
-from jax._src import compiler
+from jax._src import compiler, core
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile(
@@ -48,6 +52,19 @@ def _options(*args, env_options_overrides=None, **kwargs):
 
 
 compiler.get_compile_options = _options
+
+
+def _copied(stage):
+    """NumPy's arrays are handed over as they are; JAX would compile a program for every shape."""
+
+    def put(x):
+        return jax.device_put(x.copy()) if isinstance(x, np.ndarray) else stage(x)
+
+    return put
+
+
+if hasattr(core, "stage_p"):  # of JAX 0.10
+    core.stage_p.def_impl(_copied(core.stage_p.impl))
 
 
 @pytest.hookimpl(tryfirst=True)
