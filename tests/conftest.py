@@ -67,12 +67,17 @@ if hasattr(core, "stage_p"):  # of JAX 0.10
     core.stage_p.def_impl(_copied(core.stage_p.impl))
 
 
+def _as_users_do(item):
+    """Whether bits of what users run are compared, so that a test compiles as they do."""
+    mark = item.get_closest_marker("optimised")
+    return all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Compile quickly, which is most of the time, unless bits of what users run are compared."""
+    """Compile quickly, which is most of the time, unless a test compiles as users do."""
     global optimised
-    mark = item.get_closest_marker("optimised")
-    wanted = all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+    wanted = _as_users_do(item)
     if wanted != optimised:
         optimised = wanted
         jax.clear_caches()
@@ -98,11 +103,13 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items):
-    """By file, the longest first."""
+    """By file, the longest first; in a file first those that compile quickly, then the others."""
+    files = list(dict.fromkeys(item.path for item in items))
 
     def place(item):
         name = "/".join(item.path.parts[-2:])
-        return LONG.index(name) if name in LONG else len(LONG)
+        long = LONG.index(name) if name in LONG else len(LONG)
+        return long, files.index(item.path), _as_users_do(item)
 
     items.sort(key=place)
 
