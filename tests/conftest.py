@@ -10,10 +10,14 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+# Their sources, too, are compiled once
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import hypothesis
 import jax
+import numpy as np
 import pytest
-from jax._src import compiler
+from jax._src import compiler, core
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile(
@@ -50,12 +54,30 @@ def _options(*args, env_options_overrides=None, **kwargs):
 compiler.get_compile_options = _options
 
 
+def _copied(stage):
+    """NumPy's arrays are handed over as they are; JAX would compile a program for every shape."""
+
+    def put(x):
+        return jax.device_put(x.copy()) if isinstance(x, np.ndarray) else stage(x)
+
+    return put
+
+
+if hasattr(core, "stage_p"):  # of JAX 0.10
+    core.stage_p.def_impl(_copied(core.stage_p.impl))
+
+
+def _as_users_do(item):
+    """Whether bits of what users run are compared, so that a test compiles as they do."""
+    mark = item.get_closest_marker("optimised")
+    return all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Compile quickly, which is most of the time, unless bits of what users run are compared."""
+    """Compile quickly, which is most of the time, unless a test compiles as users do."""
     global optimised
-    mark = item.get_closest_marker("optimised")
-    wanted = all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+    wanted = _as_users_do(item)
     if wanted != optimised:
         optimised = wanted
         jax.clear_caches()
@@ -81,11 +103,13 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items):
-    """By file, the longest first."""
+    """By file, the longest first; in a file first those that compile quickly, then the others."""
+    files = list(dict.fromkeys(item.path for item in items))
 
     def place(item):
         name = "/".join(item.path.parts[-2:])
-        return LONG.index(name) if name in LONG else len(LONG)
+        long = LONG.index(name) if name in LONG else len(LONG)
+        return long, files.index(item.path), _as_users_do(item)
 
     items.sort(key=place)
 

@@ -10,12 +10,11 @@ from types import FunctionType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from peerwise.core import Tree
+from peerwise.core import Tree, on_device
 from peerwise.errors import BadFile
 
 
@@ -114,5 +113,5 @@ def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:
             f"{path} was saved by another run: its method, data, graph, channel, seed or recorded "
             "rounds are not those given; delete it or give another name"
         )
-    order = [jnp.asarray(tensors[jax.tree_util.keystr(p)]) for p, _ in leaves]
+    order = [on_device(tensors[jax.tree_util.keystr(p)]) for p, _ in leaves]
     return jax.tree_util.tree_unflatten(structure, order), rounds

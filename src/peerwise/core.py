@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 __all__ = [
     "NUMERICS",
@@ -28,6 +29,7 @@ __all__ = [
     "State",
     "Tree",
     "node_key",
+    "on_device",
     "rows_at",
     "without_rows",
 ]
@@ -211,3 +213,13 @@ class Method(NamedTuple):
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:
     """The key of node i in round t: it does not depend on how many nodes share a machine."""
     return jax.random.fold_in(jax.random.fold_in(key, t), i)
+
+
+def on_device(array: Array, dtype: Any = None) -> Array:
+    """The array as JAX's, of `dtype` if one is given; NumPy's is copied as it is.
+
+    `jnp.asarray` would compile a program for every new shape of NumPy's arrays.
+    """
+    if isinstance(array, jax.Array):
+        return jnp.asarray(array, dtype)
+    return jax.device_put(np.array(array, dtype))

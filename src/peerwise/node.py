@@ -10,13 +10,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
 from peerwise.combine.apply import one_node, take_parts
-from peerwise.core import Inbox, Message, Method, Shard, State, Tree
+from peerwise.core import Inbox, Message, Method, Shard, State, Tree, on_device
 from peerwise.errors import Diverged
 from peerwise.mailbox import (
     Letter,
@@ -170,7 +169,7 @@ class Node:
     def predict(self, memory: Memory, x: np.ndarray) -> np.ndarray:
         """log p(y | x) [m, c] of rows that are encoded as this node's are."""
         with runtime.precision_of(self.precision) as dtype:
-            rows = jnp.asarray(x, dtype)
+            rows = on_device(x, dtype)
             return np.asarray(self._programs.predict(self._key, memory.state.value, rows))
 
     def error(self, memory: Memory, x: np.ndarray, y: np.ndarray) -> float:

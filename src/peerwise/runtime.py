@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from peerwise.core import Array, Method, Slots, State, Tree, node_key
+from peerwise.core import Array, Method, Slots, State, Tree, node_key, on_device
 from peerwise.errors import BadSetting, Diverged, UnknownName
 from peerwise.topology import Topology
 
@@ -54,7 +54,7 @@ def as_key(seed: int | Array) -> Array:
 def cast(tree: Tree, dtype: np.dtype) -> Tree:
     """The arrays of a tree on the device, real numbers in `dtype`."""
     return jax.tree.map(
-        lambda a: jnp.asarray(a, dtype if jnp.issubdtype(a.dtype, jnp.floating) else None), tree
+        lambda a: on_device(a, dtype if jnp.issubdtype(a.dtype, jnp.floating) else None), tree
     )
 
 

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
-from peerwise.core import Method, State, Tree
+from peerwise.core import Method, State, Tree, on_device
 from peerwise.mailbox import stack
 from peerwise.node import Letter, Memory, Node
 from peerwise.runtime import Probe, Run
@@ -86,7 +85,7 @@ def _rounds(nodes: list[Node], rounds: int, lag: int) -> Iterator[tuple[int, str
 
 def _stacked(trees: list[Any]) -> Any:
     """Trees of the same shape as one of JAX arrays, with a first axis."""
-    return jax.tree.map(jnp.asarray, stack(trees))
+    return jax.tree.map(on_device, stack(trees))
 
 
 def _check_losses(states: list[State]) -> None:

@@ -242,7 +242,7 @@ def test_full_covariances_agree_by_reverse_kl_and_slot_rules_only_on_something()
     topology, x, history = consensus("ring", rule)
     n = topology.n
     with jax.enable_x64(True):
-        mean, covariance = map(np.asarray, jax.vmap(posterior)(x)["whole"])
+        mean, covariance = map(np.asarray, jax.jit(jax.vmap(posterior))(x)["whole"])
     m, c = combine.full_barycenter_of("rkl", mean, covariance, np.full(n, 1 / n))
     np.testing.assert_allclose(history["whole"].mean[-1], np.tile(m, (n, 1)), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(

@@ -19,6 +19,7 @@ from peerwise.walk import walk
 ROUNDS = 2
 RUN = {"rounds": ROUNDS, "repetitions": 1}
 SMALL = {"data": "wine", "split": {"nodes": 4, "rows": 20, "test_rows": 50}, "run": RUN}
+NET = {"net": "mlp_64"}  # the smallest: all methods that train have to compile theirs
 # rows that a thing can be about, where wine's are not
 PIXELS = {"source": "pixels", "scale": "unit"}
 DATA = {
@@ -42,19 +43,28 @@ OPTIONS = {
 RULED_BY = {"alpha_barycenter": "ba_bfl", "barycenter": "ba_bfl", "full_barycenter": "ba_bfl"}
 
 
+def using(method):
+    """Sections of a method, with a small net if it trains one."""
+    trains = "net" in find("method", method["name"]).facts
+    return {**(NET if trains else {}), "method": method}
+
+
 def describe(kind, name):
     """A small description in which something of a kind is used."""
     table = {"name": name, **OPTIONS.get(name, {})}
-    if kind in ("method", "model"):
+    if kind == "method":
+        return {**SMALL, **using(table)}
+    if kind == "model":
         return {**SMALL, "data": DATA.get(name, "wine"), kind: table}
     if kind == "net":
         few = {"nodes": 4, "rows": 5, "test_rows": 20}  # nets are large
-        given = {**SMALL, "split": few, kind: table, "method": "decavg"}
-        return {**given, "data": DATA.get(name, "wine")}
+        alone = {"name": "pooled_net", "epochs": 1}  # to which gaps are measured: no second run
+        data = DATA.get(name, "wine")
+        return {**SMALL, "data": data, "split": few, kind: table, "method": alone}
     if kind == "rule":
-        return {**SMALL, "method": {"name": RULED_BY.get(name, "crc"), "rule": table}}
+        return {**SMALL, **using({"name": RULED_BY.get(name, "crc"), "rule": table})}
     if kind == "loss":
-        return {**SMALL, "method": {"name": "decavg", "loss": table}}
+        return {**SMALL, **using({"name": "decavg", "loss": table})}
     if kind in ("topology", "channel"):
         return {**SMALL, "network": {"topology": "ring", kind: table}}
     if kind in ("partition", "sizes", "shift"):
@@ -82,7 +92,7 @@ def folder(tmp_path_factory):
     trace = pd.DataFrame({"round": rounds + 1, "src": src, "dst": (src + 1) % 4})
     trace.to_csv(path / "trace.csv", index=False)
     images = {
-        "train-images-ubyte": rng.integers(256, size=(150, 16, 16), dtype=np.uint8),
+        "train-images-ubyte": rng.integers(256, size=(150, 12, 12), dtype=np.uint8),
         "train-labels-ubyte": rng.integers(2, size=150, dtype=np.uint8),
     }
     for name, array in images.items():
@@ -123,13 +133,22 @@ def talk(nodes, rounds):
     return memories
 
 
-@pytest.mark.optimised  # bits are compared
-@pytest.mark.parametrize("name", entries("method"))
+def compiled():
+    """Every method as users compile it; nets, which take long, also quickly, where bits agree."""
+    for name in entries("method"):
+        quick = "net" in find("method", name).facts and name not in ("ba_bfl", "relay_gd")
+        if quick:
+            yield pytest.param(name, marks=pytest.mark.optimised(False))
+        marks = [pytest.mark.optimised, *([pytest.mark.full] if quick else [])]
+        yield pytest.param(name, marks=marks, id=f"{name} as users compile it")
+
+
+@pytest.mark.parametrize("name", list(compiled()))
 def test_every_method_is_the_same_in_all_runtimes(name):
     """simulate(exact=True), walk and, where a peer may run it, nodes that know their own rows."""
     place = find("method", name).traits.place
     network = {"network": "ring"} if place in ("neighbours",) else {}
-    described = cell({**SMALL, **network, "method": name})
+    described = cell({**SMALL, **network, **using({"name": name})})
     world = drawn(described, 0)
     parts = assemble(described, world)
     rounds = described["run"]["rounds"]

@@ -103,7 +103,7 @@ def test_the_divergence_counts_once_for_all_rows_times_the_temperature():
         simulate(ba_bfl(NET, temperature=t, **told), one, topology.alone(1), 0).state.value
         for t in (0.0, 0.5)
     )
-    slope = jax.grad(divergence)(NET.init(jax.random.key(0)))
+    slope = jax.jit(jax.grad(divergence))(NET.init(jax.random.key(0)))
     moved = jax.tree.map(lambda a, g: a[0] - 0.1 * g * 0.5 / 8, cold, slope)
     close(jax.tree.map(lambda a: a[0], half), moved, rtol=1e-5, atol=1e-6)
     apart = jax.tree.map(lambda a, b: abs(a - b).max(), cold, half)

@@ -78,7 +78,9 @@ def learnt(name, way, q, quiet):
     return seen["test_error"], seen["test_class_error"]
 
 
-@pytest.mark.parametrize(("q", "margin"), [(1.0, 0.2), (0.3, 0.05)])
+@pytest.mark.parametrize(
+    ("q", "margin"), [(1.0, 0.2), pytest.param(0.3, 0.05, marks=pytest.mark.full)]
+)
 def test_cvar_cvar_beats_cta_also_with_longer_steps(q, margin):
     """Rows sorted by class and cut. Average-CVaR is about CTA, as at full scale."""
     final = {name: learnt(name, "mixed", q, q)[0].mean(-1) for name in list(METHODS)[:4]}

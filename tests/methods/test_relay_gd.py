@@ -63,6 +63,8 @@ def loss_of(w, x, y):
 
 
 slope = jax.jit(jax.grad(loss_of))
+losses_of = jax.jit(jax.vmap(lambda w: loss_of(w, X, Y)))
+total = jax.jit(jax.vmap(relaying.total))
 
 
 def test_two_nodes_by_hand():
@@ -77,12 +79,12 @@ def test_two_nodes_by_hand():
     names = np.asarray(made.state.value["relay"]["name"])
     root, child = int(names.argmin()), int(names.argmax())
     with jax.enable_x64(True):
-        start = jax.tree.map(lambda a: a.astype(jnp.float64), NET.init(jax.random.key(0)))
+        start = jax.tree.map(lambda a: np.asarray(a, float), NET.init(jax.random.key(0)))
 
         def pull(w, i):
             """Rows of a node times what a step on them moves."""
             step = slope(w, X[parts[i]], Y[parts[i]])
-            return jax.tree.map(lambda g: -0.1 * sizes[i] * g, step)
+            return jax.tree.map(lambda g: -0.1 * sizes[i] * np.asarray(g), step)
 
         def at(*pulls, rows=NODES * EACH):
             return jax.tree.map(lambda w, *g: w + sum(g) / rows, start, *pulls)
@@ -106,7 +108,7 @@ def test_two_nodes_by_hand():
         ]
     for t, wanted in enumerate(expected):
         for i in range(2):
-            got = jax.tree.map(lambda a, t=t, i=i: a[t, i], made.history["adapt"])
+            got = jax.tree.map(lambda a, t=t, i=i: np.asarray(a)[t, i], made.history["adapt"])
             same(got, wanted[i], rtol=1e-9, atol=1e-12)
 
 
@@ -135,8 +137,7 @@ def test_each_node_knows_what_each_moved_as_long_ago_as_it_is_away():
 
 def losses(w):
     with jax.enable_x64(True):
-        w = jax.tree.map(jnp.asarray, w)
-        return np.asarray(jax.vmap(lambda one: loss_of(one, X, Y))(w))
+        return np.asarray(losses_of(w))
 
 
 def reached(method, rounds, channel=None, shards=SKEWED, graph=CHAIN):
@@ -152,20 +153,27 @@ def central(rounds, lr):
 
 
 def test_nodes_of_one_class_come_near_central_descent_and_decavg_does_not():
-    """Off by lr x delay x how steps differ: a quarter of lr is at most about that of the gap."""
-    wanted, fine = central(300, 0.2), central(1200, 0.05)
+    wanted = central(300, 0.2)
     ours = relay_gd(NET, lr=0.2, **FULL)
-    got, lossy = (reached(ours, 300, channel) for channel in (None, erasure(0.7)))
-    small = reached(relay_gd(NET, lr=0.05, **FULL), 1200)
+    got, lossy = (reached(ours, 300, erasure(q)) for q in (1.0, 0.7))  # one program
     theirs = reached(decavg(NET, start="common", lr=0.2, **FULL), 300)
     print(
         f"loss of all rows: central {wanted:.3f}, relay_gd {got:.3f}, with losses {lossy:.3f}, "
-        f"with small steps {small:.3f} ({fine:.3f}), decavg {theirs:.3f}"
+        f"decavg {theirs:.3f}"
     )
     assert got < 1.15 * wanted
     assert lossy < 1.25 * wanted
-    assert small - fine < (got - wanted) / 3
     assert theirs > 3 * wanted
+
+
+@pytest.mark.full
+def test_with_smaller_steps_nodes_come_nearer_to_central_descent():
+    """Off by lr x delay x how steps differ: a quarter of lr is at most about that of the gap."""
+    off = {
+        lr: reached(relay_gd(NET, lr=lr, **FULL), rounds) - central(rounds, lr)
+        for lr, rounds in ((0.2, 300), (0.05, 1200))
+    }
+    assert off[0.05] < off[0.2] / 3
 
 
 def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
@@ -174,7 +182,7 @@ def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
     ).state.value
     own = np.asarray(value["relay"]["ages"]) / NODES
     assert np.ptp(own) > 0.5
-    known = jax.vmap(relaying.total)(value["relay"])["age"]
+    known = total(value["relay"])["age"]
     np.testing.assert_allclose(known, np.full(NODES, own.sum()))
 
 

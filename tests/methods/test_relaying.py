@@ -44,8 +44,11 @@ def frozen():
 METHOD = frozen()
 
 
+totals = jax.jit(jax.vmap(relaying.total))
+
+
 def total_of(run):
-    return np.asarray(jax.vmap(relaying.total)(run.state.value)["x"])
+    return np.asarray(totals(run.state.value)["x"])
 
 
 def one_row_each(x):
@@ -205,7 +208,9 @@ def test_ages_are_distances():
     run = simulate(METHOD, SHARDS, tree, agreed_in(tree))
     away = dict(nx.all_pairs_shortest_path_length(topologies.graph_of(tree)))
     expected = [np.mean([away[u][v] for v in range(N)]) for u in range(N)]
-    np.testing.assert_allclose(jax.vmap(relaying.delay)(run.state.value), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(relaying.delay))(run.state.value), expected, rtol=1e-6
+    )
 
 
 def test_all_runtimes_agree():

@@ -35,7 +35,7 @@ def test_draws_of_a_layer_have_the_moments_of_draws_of_its_weights():
     one = layer()
     x = jnp.array([0.5, -1.0, 2.0, 0.0])
     keys = jax.random.split(KEY, 20_000)
-    drawn = jax.vmap(lambda k: BayesianLinear(one.weight, one.bias, noise=k)(x))(keys)
+    drawn = jax.jit(jax.vmap(lambda k: BayesianLinear(one.weight, one.bias, noise=k)(x)))(keys)
     spread = jnp.exp(one.weight.log_variance / 2)
     weights = one.weight.mean[None] + spread[None] * jax.random.normal(
         jax.random.key(1), (20_000, *spread.shape)
@@ -52,7 +52,7 @@ def test_a_layer_that_is_given_zeros_has_a_slope():
     def out(weight):
         return BayesianLinear(weight, bias, noise=KEY)(jnp.zeros(4)).sum()
 
-    slope = jax.grad(out)(layer().weight)
+    slope = jax.jit(jax.grad(out))(layer().weight)
     assert all(np.isfinite(a).all() for a in slope)
 
 
@@ -138,7 +138,7 @@ def test_the_papers_start_does_not_learn_its_variances_and_ours_does():
             rows = jax.nn.log_softmax(net.logits(w, x, KEY))
             return -jnp.take_along_axis(rows, y[:, None], 1).mean() + divergence(w) / 8
 
-        slope = jax.grad(loss)(weights)
+        slope = jax.jit(jax.grad(loss))(weights)
         (found,) = [
             part
             for part in jax.tree.leaves(slope, is_leaf=lambda p: isinstance(p, Gaussian))

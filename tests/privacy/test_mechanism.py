@@ -57,7 +57,7 @@ def test_simulated_noise_names_its_dtype_and_follows_its_scale():
     with jax.enable_x64(True):
         assert laplace(KEY, scale).dtype == jnp.float64
         np.testing.assert_array_equal(laplace(KEY, scale, dtype=jnp.float32), drawn)
-    batch = jax.vmap(lambda k: summed_laplace(k, 5, scale))(jax.random.split(KEY, 3))
+    batch = jax.jit(jax.vmap(lambda k: summed_laplace(k, 5, scale)))(jax.random.split(KEY, 3))
     assert batch.shape == (3, 2, 2)
     with pytest.raises(BadSetting, match="nodes"):
         summed_laplace(KEY, 0, scale)

@@ -173,7 +173,7 @@ def planted(m, seed):
 def accuracy(key, shards, features, epsilon, test):
     """Of Federated naive Bayes on these features: the nodes' noisy statistics summed."""
     model = naive_bayes((2,) * len(features), 2, smallest_share=0.01)
-    draw = jax.vmap(release(model, epsilon=epsilon, sensitivity="bounded", bounds=(0, 1)))
+    draw = jax.jit(jax.vmap(release(model, epsilon=epsilon, sensitivity="bounded", bounds=(0, 1))))
     noisy, _ = jax.jit(draw)(jax.random.split(key, N), shards._replace(x=shards.x[..., features]))
     said = log_posterior(model, noisy.sum(0), jnp.asarray(test[0][:, features])).argmax(1)
     return float((np.asarray(said) == test[1]).mean())

@@ -204,11 +204,11 @@ def test_every_node_draws_its_own_number_of_epochs_and_keeps_it():
 
 
 def test_epochs_fill_their_range_evenly():
-    draw = jax.vmap(trainer(NET, LOSS, Training(epochs=(2, 5))).epochs)
+    draw = jax.jit(jax.vmap(trainer(NET, LOSS, Training(epochs=(2, 5))).epochs))
     drawn = np.asarray(draw(jax.random.split(KEY, 4000)))
     assert np.bincount(drawn, minlength=7)[[0, 1, 6]].tolist() == [0, 0, 0]
     np.testing.assert_allclose(np.bincount(drawn)[2:] / 4000, 0.25, atol=0.03)
-    always = jax.vmap(trainer(NET, LOSS, Training(epochs=3)).epochs)
+    always = jax.jit(jax.vmap(trainer(NET, LOSS, Training(epochs=3)).epochs))
     assert (np.asarray(always(jax.random.split(KEY))) == 3).all()
 
 

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le
 from jax.tree_util import Partial
 
 from peerwise.channel.loss import Channel, Sent, luck
-from peerwise.core import Array, Links
+from peerwise.core import Array, Links, on_device
 from peerwise.declare import declares
 
 
@@ -55,7 +55,7 @@ def delay(*, rounds: Annotated[int, Ge(0), "rounds that every message is late"] 
     >>> delay(2).lag
     2
     """
-    return Channel(Partial(_late, jnp.asarray(rounds, jnp.int32)), lag=rounds)
+    return Channel(Partial(_late, on_device(rounds, np.int32)), lag=rounds)
 
 
 @declares("channel")
@@ -81,5 +81,5 @@ def random_delay(
     """
     law = q * (1 - q) ** np.arange(longest + 1)
     within = (np.cumsum(law) / law.sum())[:-1]  # P(late <= d), d < longest
-    numbers = jnp.asarray(within, jnp.float32), jnp.asarray(hold)
+    numbers = on_device(within, np.float32), on_device(hold)
     return Channel(Partial(_random, *numbers), lag=longest)

@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from jax.tree_util import Partial
 
-from peerwise.core import Array, Links
+from peerwise.core import Array, Links, on_device
 from peerwise.declare import declares, gives
 from peerwise.errors import BadSetting
 from peerwise.topology import Topology
@@ -173,7 +173,7 @@ def erasure(
     given = _probabilities(q)
     _check_shape(given.shape, by)
     if given.ndim == 0:
-        return Channel(Partial(_erase, jnp.asarray(given, jnp.float32)))
+        return Channel(Partial(_erase, on_device(given, np.float32)))
     senders, receivers = given.shape[0], given.shape[-1]
     if by is None:
         named = Members("q", senders, receivers)
@@ -181,7 +181,7 @@ def erasure(
         named, given = Members("q", senders, None), given[:, None]
     else:
         named, given = Members("q", None, receivers), given[None, :]
-    return Channel(Partial(_erase, jnp.asarray(given, jnp.float32)), named=(named,))
+    return Channel(Partial(_erase, on_device(given, np.float32)), named=(named,))
 
 
 @declares("channel")

@@ -9,7 +9,7 @@ from annotated_types import Ge, Le, Lt
 from jax.tree_util import Partial
 
 from peerwise.channel.loss import Channel, draws, keep, keys, luck
-from peerwise.core import Array, Links
+from peerwise.core import Array, Links, on_device
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
@@ -54,7 +54,7 @@ def _law(names: tuple[str, str], good: float, bad: float) -> _Law:
     gone = (1 - r) ** np.arange(1, BLOCK + 1)  # P(no renewal in so many rounds)
     block = 1 - gone[-1]
     numbers = r, r * p, block, block * p, (1 - gone[:-1]) / block, p
-    return _Law(*(jnp.asarray(x, jnp.float32) for x in numbers))
+    return _Law(*(on_device(x, np.float32) for x in numbers))
 
 
 def _good(law: _Law, key: Array, t: Array, *ids: Array) -> Array:
@@ -120,7 +120,7 @@ def bursty(
     0
     """
     law = _law(("good", "bad"), good, bad)
-    return Channel(Partial(_burst, law, *(jnp.asarray(q, jnp.float32) for q in (q_good, q_bad))))
+    return Channel(Partial(_burst, law, *(on_device(q, np.float32) for q in (q_good, q_bad))))
 
 
 @declares("channel")
@@ -142,4 +142,4 @@ def churn(
     """
     law = _law(("up", "down"), up, down)
     nodes = [whole("a steady node", node, 0) for node in steady]
-    return Channel(Partial(_churn, law, jnp.asarray(nodes, jnp.int32)))
+    return Channel(Partial(_churn, law, on_device(nodes, np.int32)))

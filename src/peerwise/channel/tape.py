@@ -11,7 +11,7 @@ from annotated_types import Ge
 from jax.tree_util import Partial
 
 from peerwise.channel.loss import Channel, Members, Sent, keep, luck
-from peerwise.core import Array, Links
+from peerwise.core import Array, Links, on_device
 from peerwise.declare import declares
 from peerwise.errors import BadFile, BadSetting
 from peerwise.topology import Topology
@@ -183,12 +183,12 @@ def trace(
     def rows(values: np.ndarray, fill: int, kind: Any) -> Array:
         padded: np.ndarray = np.full(shape, fill, kind)
         padded[place] = values
-        return jnp.asarray(padded)
+        return on_device(padded)
 
     late = rows(age[order], 0, np.int32) if age.any() else None
     tape = rows(pair, 2**31 - 1, np.int32), rows(chance[order], 0, np.float32), late
     return Channel(
-        Partial(_replay, *tape, jnp.asarray(n, jnp.int32)),
+        Partial(_replay, *tape, on_device(n, np.int32)),
         lag=int(age.max()),
         rounds=last,
         named=(Members("the trace", int(src.max()) + 1, int(dst.max()) + 1, some=True),),

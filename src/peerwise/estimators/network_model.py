@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from peerwise.core import Method, Tree
+from peerwise.core import Method, Tree, on_device
 from peerwise.declare import build
 from peerwise.errors import BadData
 from peerwise.learner import Cell, World
@@ -69,5 +68,5 @@ class NetworkModel:
         rows = np.concatenate([x, np.zeros((roomy(len(x)) - len(x), x.shape[1]))])
         with precision_of(self.cell["run"]["precision"]) as dtype:
             values, rows = cast((self.values, rows), dtype)
-            log_prob = _mean_log_prob(self._method().predict, values, jnp.asarray(rows))
+            log_prob = _mean_log_prob(self._method().predict, values, on_device(rows))
             return np.asarray(log_prob, float)[: len(x)]

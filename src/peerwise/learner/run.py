@@ -78,7 +78,7 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
             go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe])
             for p, seed in zip(parts, seeds, strict=True)
         ]
-    states = [jax.tree.map(lambda a, i=i: a[i], r.state) for r in runs for i in range(_count(r))]
+    states = [(r.state, i) for r in runs for i in range(_count(r))]
     train = [metrics.errors("train", w.x, w.y) for w in worlds]
     values = _at_end(methods, states, train, s["precision"])
     if s["rounds"]:
@@ -99,17 +99,17 @@ def _count(run: Any) -> int:
 
 
 @partial(jax.jit, static_argnums=0)
-def _look(method: Method, probe: Any, state: Any) -> Any:
-    return probe(method, state)
+def _look(method: Method, probe: Any, states: Any, i: Any) -> Any:
+    return probe(method, jax.tree.map(lambda a: a[i], states))
 
 
 def _at_end(
-    methods: list[Method], states: list[Any], probes: list[Any], precision: str
+    methods: list[Method], states: list[tuple[Any, int]], probes: list[Any], precision: str
 ) -> dict[str, np.ndarray]:
     """What the probes see in the final states of the repetitions: [repetitions, 1, ...]."""
     with precision_of(precision) as dtype:
         seen = [
-            _look(method, cast(probe, dtype), state)
+            _look(method, cast(probe, dtype), *state)
             for method, probe, state in zip(methods, probes, states, strict=True)
         ]
         return {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}

@@ -46,7 +46,7 @@ def network_of(make: Callable[[Array], Any], features: int, classes: int, sample
     module = _built(make)
     if not callable(module):
         raise BadSetting("make(key) must give a function of a row, such as an equinox module")
-    weights, rest = eqx.partition(module, eqx.is_inexact_array)
+    weights, rest = eqx.partition(module, _is_weight)
     structure = jax.tree.structure(weights)
     noisy = "key" in inspect.signature(module).parameters
     if samples and not noisy:
@@ -94,10 +94,13 @@ def _built(make: Callable[[Array], Any]) -> Any:
     """The module that make(key) builds; only the values of weights may depend on the key.
 
     Tracing fails if Python looks at the key; two builds show other fixed arrays, sizes or layers.
+    A module whose only arrays are weights is returned with their shapes alone: drawing each would
+    compile a program.
     """
     try:
-        eqx.filter_eval_shape(make, jax.random.key(0))
-        first, second = (make(jax.random.key(k)) for k in (0, 1))
+        first, second = (eqx.filter_eval_shape(make, jax.random.key(k)) for k in (0, 1))
+        if not _only_weights(first):
+            first, second = (make(jax.random.key(k)) for k in (0, 1))
         same = _shapes(first) == _shapes(second) and eqx.tree_equal(_fixed(first), _fixed(second))
     except (
         jax.errors.ConcretizationTypeError,
@@ -114,9 +117,22 @@ def _built(make: Callable[[Array], Any]) -> Any:
     return first
 
 
+def _is_weight(leaf: Any) -> bool:
+    """Whether a leaf of a net is an array of weights, or the shape of one."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
+    return bool(eqx.is_inexact_array(leaf))
+
+
+def _only_weights(shapes: Any) -> bool:
+    """Whether all arrays of a net that was not drawn are weights."""
+    arrays = [a for a in jax.tree.leaves(shapes) if hasattr(a, "shape")]
+    return all(isinstance(a, jax.ShapeDtypeStruct) and _is_weight(a) for a in arrays)
+
+
 def _shapes(module: Any) -> list[Any]:
     """Where the weights of a net are, and their shapes."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(module, eqx.is_inexact_array))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(module, _is_weight))
     return [(jax.tree_util.keystr(path), a.shape, a.dtype) for path, a in leaves]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
 
 from peerwise.errors import BadData, BadSetting
 
@@ -62,6 +61,8 @@ def _events(pooled: np.ndarray) -> list[Event]:
 
 def _bound(likely: np.ndarray, rare: np.ndarray, confidence: float, delta: float) -> float:
     """The least log((p - delta) / q) for the probabilities p and q of two series of outcomes."""
+    from scipy.stats import beta  # slow to import, and only an audit needs it
+
     miss = (1 - confidence) / 2  # each of the two limits may fail
     hits, falls = int(likely.sum()), int(rare.sum())
     if hits == 0:

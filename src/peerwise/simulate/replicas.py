@@ -1,12 +1,11 @@
 """Replicas of a run: lists of seeds, shards, topologies or probes as arrays with one more axis."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from peerwise import runtime
 from peerwise import topology as topologies
@@ -37,23 +36,27 @@ def inputs_of(
     seed: Any, shards: Any, topology: Any, probe: Any, dtype: np.dtype
 ) -> tuple[tuple[Any, ...], tuple[int | None, ...] | None]:
     """What a run reads, on the device, and the axis of replicas in each; None without replicas."""
+    keys = [runtime.as_key(s) for s in seed] if isinstance(seed, list) else runtime.as_key(seed)
     inputs = (
-        _stacked("seed", seed, runtime.as_key),
-        _stacked("shards", shards, partial(runtime.cast, dtype=dtype)),
+        jnp.stack(keys) if isinstance(keys, list) else keys,
+        runtime.cast(_stacked("shards", shards), dtype),
         topologies.stack(topology) if isinstance(topology, list) else topology,
-        _stacked("probe", probe, partial(runtime.as_probe, dtype=dtype)),
+        runtime.as_probe(_stacked("probe", probe), dtype),
     )
     listed = [isinstance(given, list) for given in (seed, shards, topology, probe)]
     return inputs, tuple(0 if many else None for many in listed) if any(listed) else None
 
 
-def _stacked(name: str, given: Any, convert: Callable[[Any], Any]) -> Any:
+def _stacked(name: str, given: Any) -> Any:
+    """Trees of like shapes as one, with a first axis; in NumPy, which compiles nothing."""
     if not isinstance(given, list):
-        return convert(given)
-    trees = [convert(one) for one in given]
+        return given
+    trees = [
+        Partial(one) if callable(one) and not isinstance(one, Partial) else one for one in given
+    ]
     shapes = [[np.shape(a) for a in jax.tree.leaves(tree)] for tree in trees]
     if any(s != shapes[0] for s in shapes):
         raise BadSetting(
             f"replicas must have equal shapes, and those of {name} differ: run them one by one"
         )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

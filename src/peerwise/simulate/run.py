@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
-from peerwise.core import Method, Tree
+from peerwise.core import Method, Tree, on_device
 from peerwise.errors import BadSetting
 from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
@@ -64,7 +64,7 @@ def simulate(
     plan = Plan(method, stages, exact, channel.lag + 1 + (method.reply is not None))
     with runtime.precision_of(precision) as dtype:
         inputs, axes = inputs_of(seed, shards, topology, probe, dtype)
-        recorded = jnp.asarray(at, jnp.int32)
+        recorded = on_device(at, np.int32)
         key, data, network, eye = inputs
         saved = None
         if checkpoint is not None:

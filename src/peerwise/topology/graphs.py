@@ -4,14 +4,13 @@ import math
 import random
 from typing import Annotated, Any, TypeAlias
 
-import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 from annotated_types import Ge, Le
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from peerwise.core import Links
+from peerwise.core import Links, on_device
 from peerwise.declare import build, canonical, declares, gives
 from peerwise.errors import BadSetting
 from peerwise.topology.links import ALWAYS, Topology, undirected, whole
@@ -90,8 +89,8 @@ def server(n: int = 50) -> Topology:
     """
     i = np.arange(whole("n", n, 1), dtype=np.int32)[None]
     up = Links(i, np.full_like(i, n), np.ones(i.shape, np.float32), np.zeros_like(i))
-    links, table = Links(*map(jnp.asarray, up)), (jnp.asarray(i[0]), jnp.asarray(i[..., None]))
-    return Topology(links, (table,), jnp.asarray(ALWAYS, jnp.int32), int(n), server=True)
+    links, table = Links(*map(on_device, up)), (on_device(i[0]), on_device(i[..., None]))
+    return Topology(links, (table,), on_device(ALWAYS, np.int32), int(n), server=True)
 
 
 @declares("topology")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise.core import Array, Links
+from peerwise.core import Array, Links, on_device
 from peerwise.errors import BadSetting
 
 ALWAYS = 2**31 - 1  # rounds that a static graph lasts
@@ -116,9 +116,9 @@ def build(
         row = np.searchsorted(nodes, links.dst[graph, link])
         bucket = np.full((g, nodes.size, k), -1, np.int32)
         bucket[graph, row, slot[graph, link]] = link
-        table.append((jnp.asarray(nodes.astype(np.int32)), jnp.asarray(bucket)))
-    lasts = jnp.asarray(every, jnp.int32)
-    return Topology(Links(*map(jnp.asarray, links)), tuple(table), lasts, int(n), False, weights)
+        table.append((on_device(nodes.astype(np.int32)), on_device(bucket)))
+    lasts = on_device(every, np.int32)
+    return Topology(Links(*map(on_device, links)), tuple(table), lasts, int(n), False, weights)
 
 
 def undirected(n: int, u: np.ndarray, v: np.ndarray) -> Topology:
@@ -208,7 +208,7 @@ def metropolis(topology: Topology) -> Topology:
                 )
             degree = np.bincount(v, minlength=topology.n)
             weight[i, real] = 1 / (1 + np.maximum(degree[u], degree[v]))
-    links = topology.links._replace(weight=jnp.asarray(weight, jnp.float32))
+    links = topology.links._replace(weight=on_device(weight, np.float32))
     return replace(topology, links=links, weights="metropolis")
 
 
@@ -246,5 +246,5 @@ def stack(topologies: Sequence[Topology]) -> Topology:
 
     # In NumPy: a program compiled for every new shape would take longer than the work.
     together = [padded(one) for one in topologies]
-    stacked: Topology = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *together)
+    stacked: Topology = jax.tree.map(lambda *leaves: on_device(np.stack(leaves)), *together)
     return stacked
