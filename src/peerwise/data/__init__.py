@@ -2,6 +2,7 @@
 
 from peerwise.data.decode import decode
 from peerwise.data.encode import Encoded, encode, encode_rows
+from peerwise.data.fingerprint import fingerprint
 from peerwise.data.loaders import Table, available, load
 from peerwise.data.manifest import verify
 from peerwise.data.scaling import standardise
@@ -16,6 +17,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_rows",
+    "fingerprint",
     "load",
     "standardise",
     "verify",
