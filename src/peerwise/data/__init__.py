@@ -1,7 +1,16 @@
 """Data sets: where they are, what their columns mean, and their rows as numbers."""
 
 from peerwise.data.decode import decode
-from peerwise.data.encode import Encoded, encode, encode_rows
+from peerwise.data.encode import (
+    WORDS,
+    Encoded,
+    Raw,
+    Unknown,
+    encode,
+    encode_rows,
+    read_rows,
+    typed_frame,
+)
 from peerwise.data.fingerprint import fingerprint
 from peerwise.data.loaders import Table, available, load
 from peerwise.data.manifest import verify
@@ -9,16 +18,21 @@ from peerwise.data.scaling import standardise
 from peerwise.data.schema import Feature, Schema
 
 __all__ = [
+    "WORDS",
     "Encoded",
     "Feature",
+    "Raw",
     "Schema",
     "Table",
+    "Unknown",
     "available",
     "decode",
     "encode",
     "encode_rows",
     "fingerprint",
     "load",
+    "read_rows",
     "standardise",
+    "typed_frame",
     "verify",
 ]
