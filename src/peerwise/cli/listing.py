@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import Data, console, use_data
+from peerwise.cli.reading import Columns, MissingWord, column_kinds, show_reading
 from peerwise.errors import UnknownName
 
 data_app = typer.Typer(help="Look at the data sets at hand.", no_args_is_help=True)
@@ -134,37 +135,27 @@ def data_show(
     name: Annotated[str, typer.Argument(help="A name of `peerwise data list`, or a file.")],
     target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
     typing: Annotated[str, typer.Option(help="distinct or manifest.")] = "distinct",
+    distinct: Annotated[int, typer.Option(min=1, help="The most values of a category.")] = 10,
+    column: Columns = None,
+    missing_word: MissingWord = None,
     data: Data = None,
 ) -> None:
-    """How a data set is read: its features, what they are taken to be, its classes."""
-    import numpy as np
-
+    """How a data set is read: every column, what it is taken to be, and what looks wrong."""
     from peerwise import data as sets
 
     use_data(data)
     loaded = sets.load(name, target=target)
-    encoded = sets.encode(loaded, typing=typing)
-    schema = encoded.schema
-    counts = np.bincount(encoded.y, minlength=len(schema.classes))
-    shown = ", ".join(f"{c}: {n}" for c, n in list(zip(schema.classes, counts, strict=True))[:12])
-    more = f" and {len(schema.classes) - 12} more" if len(schema.classes) > 12 else ""
-    console.print(f"[bold]{loaded.name}[/]: {len(encoded.y)} rows, target {schema.target}")
-    console.print(f"classes: {shown}{more}")
-    table = Table(title=f"{len(schema.features)} features ({typing} typing)", title_justify="left")
-    for column in ("feature", "kind", "values"):
-        table.add_column(column)
-    for i, feature in enumerate(schema.features[:40]):
-        if feature.kind == "categorical":
-            values = f"{len(feature.categories)}: " + ", ".join(feature.categories[:8])
-        else:
-            x = encoded.x[:, i]
-            values = f"{np.nanmin(x):g} to {np.nanmax(x):g}"
-            values += f" (codes of {len(feature.categories)} names)" if feature.categories else ""
-        table.add_row(feature.name, feature.kind, escape(values))
-    console.print(table)
-    if len(schema.features) > 40:
-        console.print(f"and {len(schema.features) - 40} more")
-    for column, reason in encoded.dropped[:10]:
-        console.print(f"left out: {column} ({reason})")
+    reading = sets.describe(
+        loaded,
+        typing=typing,
+        distinct=distinct,
+        columns=column_kinds(column),
+        words=missing_word or sets.WORDS,
+    )
+    if loaded.frame.ndim > 2 or not hasattr(loaded.frame, "columns"):
+        for line in reading.lines():  # pixels and embedded features are all alike
+            console.print(escape(line), highlight=False)
+    else:
+        show_reading(reading)
     if loaded.note:
         console.print(f"[dim]{escape(loaded.note)}[/]")

@@ -173,6 +173,8 @@ def run(
     if show_keys:
         _show_keys()
         return
+    from peerwise.cli.reading import tell
+    from peerwise.learner import expand
     from peerwise.study.sweep import read_config, sweep
 
     if config is None:
@@ -181,6 +183,7 @@ def run(
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
+    tell(expand(description))
     with progress(config.stem) as advance:
         outcome = sweep(description, folder, workers=workers, progress=advance)
     _show_sweep(folder)

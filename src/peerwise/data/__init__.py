@@ -1,6 +1,7 @@
 """Data sets: where they are, what their columns mean, and their rows as numbers."""
 
 from peerwise.data.decode import decode
+from peerwise.data.describe import Column, Reading, describe
 from peerwise.data.encode import (
     WORDS,
     Encoded,
@@ -19,14 +20,17 @@ from peerwise.data.schema import Feature, Schema
 
 __all__ = [
     "WORDS",
+    "Column",
     "Encoded",
     "Feature",
     "Raw",
+    "Reading",
     "Schema",
     "Table",
     "Unknown",
     "available",
     "decode",
+    "describe",
     "encode",
     "encode_rows",
     "fingerprint",

@@ -36,6 +36,7 @@ class World(NamedTuple):
     links: Any = None  # the topology, where it is given and not drawn
     sums: Any = None  # what a first phase found, where it is past
     draw: Any = None  # a release that was drawn before
+    unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
 
 
 def is_plain(cell: Cell) -> bool:
@@ -68,7 +69,7 @@ def raw_rows(cell: Cell) -> data.Raw:
     return _raw(_version(source), source, target)
 
 
-def _is_public(cell: Cell, table: data.Table) -> bool:
+def is_public(cell: Cell, table: data.Table) -> bool:
     """Whether kinds, categories and classes are known beforehand, as those of all rows."""
     public = cell["data"]["public"]
     return table.public if public is None else bool(public)
@@ -86,10 +87,17 @@ def _encoded(raw: data.Raw, how: str, whole: bool) -> data.Encoded:
     return encoded
 
 
-def _learnt(cell: Cell, raw: data.Raw, rows: np.ndarray) -> data.Encoded:
+def described(cell: Cell) -> data.Reading:
+    """How the columns of the cell's source are read, all rows taken together."""
+    raw = raw_rows(cell)
+    encoded = _learnt(cell, raw, None)
+    return data.describe(raw, encoded, words=cell["data"]["missing_words"])
+
+
+def _learnt(cell: Cell, raw: data.Raw, rows: np.ndarray | None) -> data.Encoded:
     """All rows under the schema that `rows` alone teach, or that is public."""
     how = reading(cell)
-    if _is_public(cell, raw.table):
+    if is_public(cell, raw.table):
         return _encoded(raw, json.dumps(how), cell["data"]["scale"] != "each")
     return data.encode(raw, rows=rows, **how)
 
@@ -133,7 +141,8 @@ def drawn(cell: Cell, repetition: int) -> World:
     graph = int(np.random.SeedSequence([seed, repetition, 2]).generate_state(1)[0])
     shape = np.shape(raw.table.frame)[1:]
     world = World(
-        x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape
+        x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape,
+        unseen=encoded.unknown,
     )  # fmt: skip
     return as_read(cell, world)
 
