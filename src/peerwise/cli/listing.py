@@ -22,12 +22,27 @@ _PLACES = {
 _LEARNS = {"model": "statistics of a model", "net": "weights of a net", "pooled": "a classifier"}
 
 
+def complete_kinds(incomplete: str) -> list[str]:
+    """The kinds of things that begin with what was typed."""
+    from peerwise import names
+
+    return [kind for kind in [*names.KINDS.values(), "items"] if kind.startswith(incomplete)]
+
+
+def complete_sets(incomplete: str) -> list[str]:
+    """The data sets at hand that begin with what was typed."""
+    from peerwise.data import available
+
+    return [e["name"] for e in available() if e["name"].startswith(incomplete)]
+
+
 def list_(
     kind: Annotated[
         str,
         typer.Argument(
             help="methods, models, nets, rules, losses, topologies, channels, partitions, sizes, "
-            "shifts, metrics or items."
+            "shifts, metrics or items.",
+            autocompletion=complete_kinds,
         ),
     ] = "",
     name: Annotated[
@@ -89,7 +104,9 @@ def _shown(default: object) -> str:
         )
     if isinstance(default, tuple | list):
         return ", ".join(map(_shown, default)) or "none"
-    return {None: "none", True: "true", False: "false"}.get(default, str(default))  # type: ignore[call-overload]
+    if default is None or isinstance(default, bool):
+        return "none" if default is None else str(default).lower()
+    return str(default)
 
 
 def options_table(title: str, options: object) -> Table:
@@ -132,7 +149,12 @@ def data_list(data: Data = None) -> None:
 
 @data_app.command("show")
 def data_show(
-    name: Annotated[str, typer.Argument(help="A name of `peerwise data list`, or a file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A name of `peerwise data list`, or a file.", autocompletion=complete_sets
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
     typing: Annotated[str, typer.Option(help="distinct or manifest.")] = "distinct",
     distinct: Annotated[int, typer.Option(min=1, help="The most values of a category.")] = 10,

@@ -181,20 +181,25 @@ def code(column: Array | Coded, categories: Sequence[str]) -> tuple[Array, Array
     place = {text: float(i) for i, text in enumerate(categories)}
     if any(t not in place for t in coded.texts):
         alike = _by_number(categories)
-        plain = parse(coded.texts)
-        for text, value in zip(coded.texts, plain.values, strict=True):
-            if text not in place and not plain.code and spell(value) in alike:
-                place[text] = alike[spell(value)]
+        for text, name in zip(coded.texts, _names(coded.texts), strict=True):
+            if text not in place and name in alike:
+                place[text] = alike[name]
     places = np.array([place.get(t, math.nan) for t in [*coded.texts, MISSING]])[coded.codes]
     return places, np.isnan(places) & (coded.codes >= 0)
 
 
 def _by_number(categories: Sequence[str]) -> dict[str, float]:
     """The places of categories that are numbers by value; a value that two have counts as none."""
-    read = parse(categories)
-    names = ["" if math.isnan(v) else spell(v) for v in read.values]
+    names = _names(categories)
     often = Counter(names)
     return {s: float(i) for i, s in enumerate(names) if s and often[s] == 1}
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    """How texts that are numbers, and no codes, are spelt; "" for the others."""
+    read = parse(texts)
+    plain = read.fits & ~read.codes & np.isfinite(read.values)
+    return [spell(v) if p else "" for v, p in zip(read.values, plain, strict=True)]
 
 
 def where(absent: Array) -> str:

@@ -323,7 +323,7 @@ def settled(name: str, whole: Array | Coded, how: How, rows: Array | None) -> Ar
     bare = without(column, how.words)
     assert isinstance(bare, Coded)
     read = parse(bare.texts) if column.free and bare.texts else None
-    plain = read is not None and bool(read.fits.all()) and not read.code
+    plain = read is not None and bool(read.fits.all()) and not read.codes.any()
     if kind is None and read is not None:
         if plain and read.unsure:
             raise BadData(unsure(name, read.unsure))
@@ -339,7 +339,7 @@ def _mixed(read: Parsed, how: How) -> bool:
     """Whether a few words stand between numbers: as texts these would lose their order."""
     few = how.limit if how.typing == "distinct" else 2
     fits = int(read.fits.sum())
-    return not read.code and fits > few and fits > len(read.fits) / 2
+    return not read.codes.any() and fits > few and fits > len(read.fits) / 2
 
 
 def _mend(name: str, column: Array | Coded, text: str) -> str:

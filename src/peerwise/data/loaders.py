@@ -102,7 +102,7 @@ def _texts(values: Any) -> Array:
     """Labels as texts, None where missing; 1 and 1.0 are the same where all are numbers."""
     coded = factorise(values)
     read = parse(coded.texts)
-    if read.fits.all() and not read.code:
+    if read.fits.all() and not read.codes.any():
         coded = spelt(coded)
     return np.array([*coded.texts, None], dtype=object)[coded.codes]
 

@@ -19,20 +19,20 @@ class Parsed(NamedTuple):
 
     values: Array  # [k] NaN where a text is no number, and for "nan"
     fits: Array  # [k] which texts are numbers
-    code: bool  # some are codes and not quantities: they begin with 0, or are too long
+    codes: Array  # [k] which are codes and no quantities: they begin with 0, or are too long
     unsure: str  # the first whose comma may also separate thousands
 
 
 def parse(texts: Sequence[str]) -> Parsed:
     """The numbers that texts stand for; spaces around them do not count.
 
-    A comma is a decimal one where no text has a point. Texts are codes as soon as one begins with
-    a zero before another digit, or is a whole number that floats cannot tell from the next.
+    A comma is a decimal one where no text has a point. A text is a code if it begins with a zero
+    before another digit, or is a whole number that floats cannot tell from the next.
 
     >>> parse(["1,5", "2", "x"]).values.tolist()
     [1.5, 2.0, nan]
-    >>> parse(["01", "10"]).code
-    True
+    >>> parse(["01", "10"]).codes.tolist()
+    [True, False]
     """
     series = pd.Series(list(texts), dtype="str")
     values = np.array(pd.to_numeric(series, errors="coerce"), np.float64)
@@ -49,10 +49,10 @@ def parse(texts: Sequence[str]) -> Parsed:
             fits[places] = True
             if left[comma].str.fullmatch(_THOUSANDS).all():
                 unsure = str(left[comma].iloc[0])
-    long = np.flatnonzero(np.isfinite(values) & (np.abs(values) >= EXACT))
-    code = any(texts[int(i)].strip().lstrip("+-").isdecimal() for i in long)
-    code = code or bool(series[fits].str.match(r"\s*[+-]?0\d").any())
-    return Parsed(values, fits, code, unsure)
+    codes = fits & series.str.match(r"\s*[+-]?0\d").to_numpy(bool)
+    for i in np.flatnonzero(np.isfinite(values) & (np.abs(values) >= EXACT)).tolist():
+        codes[i] |= texts[i].strip().lstrip("+-").isdecimal()
+    return Parsed(values, fits, codes, unsure)
 
 
 def spell(value: object) -> str:
