@@ -280,6 +280,9 @@ def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool =
     if not isinstance(given, Mapping):
         return given
     if "name" not in given:
+        for key in difflib.get_close_matches("name", map(str, given), 1):
+            where_ = dotted(where) or kind
+            raise BadSetting(f"unknown key in [{where_}]: '{key}'; did you mean 'name'?")
         example = next(iter(entries(kind)))
         raise BadSetting(
             f'[{dotted(where) or kind}] has no name; add one, as in name = "{example}"'

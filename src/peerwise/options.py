@@ -64,6 +64,7 @@ _WORDS = {  # pydantic's kinds of errors in the words of this package
     "bool_type": "must be true or false",
     "string_type": "must be a text in quotes",
     "tuple_type": "must be a list",
+    "dict_type": "must be a table",
     "missing": "must have more entries",
     "too_long": "must have fewer entries",
     "literal_error": "must be {expected}",
@@ -85,7 +86,7 @@ def checked(o: Option, value: Any, where: tuple[str, ...]) -> Any:
     what = f"[{dotted(where[:-1])}] {where[-1]}" if len(where) > 1 else where[-1]
     if value is inspect.Parameter.empty:
         raise BadSetting(f"{what} is missing; give it{f' ({o.about})' if o.about else ''}")
-    if value is o.default or not _plain(value):
+    if value is o.default or not (_plain(value) or isinstance(value, dict)):
         return value
     value = tuple(value) if isinstance(value, list) else value
     value = value.item() if hasattr(value, "item") else value
@@ -102,6 +103,8 @@ def checked(o: Option, value: Any, where: tuple[str, ...]) -> Any:
     words = _WORDS.get(first["type"], first["msg"]).format(**first.get("ctx", {}))
     if first["type"].startswith(("greater_than", "less_than")):
         words = f"must be {_bounds(o.check)}"
+    if isinstance(value, dict) and first["loc"]:  # a table with one wrong entry
+        what, value = f"[{dotted(where)}] {first['loc'][0]}", first["input"]
     choices = str(first.get("ctx", {}).get("expected", "")).replace("'", "").replace(" or ", ", ")
     near = difflib.get_close_matches(str(value), choices.split(", "), 1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -144,6 +147,8 @@ def _type_words(check: Any) -> str:
         return f"a list ({_type_words(get_args(check)[0])})"
     if get_origin(check) in (Union, type(int | None)):
         return " or ".join(_type_words(a) for a in get_args(check))
+    if get_origin(check) is dict:
+        return f"a table ({_type_words(get_args(check)[1])})"
     plain = {int: "whole number", float: "number", bool: "true or false", str: "text"}
     return plain.get(check, "none" if check is type(None) else "anything")
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
@@ -61,6 +62,29 @@ def test_a_run_of_ones_own_and_its_report(peerwise, tmp_path):
     assert again == 0
     assert out.startswith("3 cells: 0 kept, 3 run (3: not run before).")
     assert shown.splitlines()[0] == out.splitlines()[1]
+
+
+def test_a_run_says_how_columns_were_read(peerwise, tmp_path):
+    rows = [f"{i},{i % 3},{'ab'[i % 2]},2020-01-{i % 27 + 1:02}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("id,grade,y,day\n" + "\n".join(rows))
+    (tmp_path / "mine.toml").write_text(
+        'method = "ml"\ndata = {source = "t.csv", target = "y"}\nsplit = {nodes = 4, rows = 20}'
+    )
+    code, _, said = peerwise("run", "mine.toml", "--workers", 1)
+    assert code == 0, said
+    lines = said.splitlines()
+    assert lines[0] == "t: 200 rows, target y of 2 classes (a 100, b 100)"
+    assert lines[1:4] == ["  1 number: id", "  1 category: grade 3",
+                          "  1 list of names used as numbers: day 27"]  # fmt: skip
+    assert "warning: column 'id' looks like an identifier" in lines[4]
+    assert "warning: column 'day' holds dates" in lines[5]
+    assert "each repetition's training rows" in lines[6]
+    code, out, _ = peerwise("data", "show", "t.csv", "--target", "y", "--column", "id=drop")
+    assert code == 0
+    assert "left out on request" in out
+    assert "name as number" in out
+    code, _, said = peerwise("data", "show", "t.csv", "--target", "y", "--column", "id")
+    assert (code, "--column must be NAME=KIND" in said) == (2, True)
 
 
 def test_run_tells_its_keys(peerwise):
@@ -224,6 +248,33 @@ def test_a_saved_model_predicts_the_rows_of_a_file(tmp_path):
     said = pd.read_csv(out)
     assert (said["predicted"].to_numpy() == model.predict(frame)[::-1]).all()
     assert said.filter(like="p(").sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_same_rows_are_predicted_the_same_from_every_file(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=80)
+    code = np.where(y ^ (rng.random(80) < 0.1), " Private", "01").astype(object)
+    frame = pd.DataFrame(
+        {"code": code, "flag": np.where(y, "None", "true"), "n": rng.normal(size=80)}
+    )
+    model = RiskCalibratedClassifier().fit(frame, y)
+    model.calibrated_.save(tmp_path / "m.safetensors")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_csv(tmp_path / "comma.csv", index=False, sep=";", decimal=",")
+    for rows in ("rows.parquet", "rows.csv", "comma.csv"):
+        out = tmp_path / f"{rows}.said"
+        command = ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / rows)]
+        result = CliRunner().invoke(app, [*command, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert (pd.read_csv(out)["predicted"].to_numpy() == model.predict(frame)).all()
+        assert "does not know" not in result.output
+    frame.loc[:2, "code"] = "02"
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    command = ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "rows.csv")]
+    result = CliRunner().invoke(app, [*command, "--out", str(out)])
+    told = "column 'code' holds '02' in row 0 (counted from 0) and 2 more cells"
+    assert told in " ".join(result.output.split())
 
 
 def test_a_ledger_is_shown_and_belongs_to_its_node(tmp_path):

@@ -13,7 +13,7 @@ import sklearn.datasets
 from PIL import Image
 
 import peerwise.data
-from peerwise.data import available, encode, load
+from peerwise.data import Feature, Schema, available, encode, load, read_rows
 from peerwise.errors import BadFile, BadSetting, UnknownName
 
 FRAME = pd.DataFrame(
@@ -26,6 +26,8 @@ FRAME = pd.DataFrame(
         "grade": [1, 2, 1, 2],
     }
 )
+
+NUMBER = Schema((Feature("n", "numeric"),), ("u", "v"), "y", missing=True)
 
 
 @pytest.fixture(autouse=True)
@@ -119,9 +121,10 @@ def test_csv_separators_blanks_and_unknown_numbers(tmp_path):
             + sep.join(["?", "?", "v"]) + "\n" + sep.join(["", " b", "v"]) + "\n",
             encoding="utf-8-sig",
         )  # fmt: skip
-        frame = load(path, target="y").frame
-        np.testing.assert_array_equal(frame["n"], [1, np.nan, np.nan])
-        assert frame["c"].tolist() == ["a", "?", "b"]
+        table = load(path, target="y")
+        assert table.frame["c"].tolist() == [" a", "?", " b"]
+        assert read_rows(table.frame, NUMBER, ["?"])[0].tolist()[0] == [1]
+        assert np.isnan(read_rows(table.frame, NUMBER, ["?"])[0][1:]).all()
 
 
 @pytest.mark.parametrize(

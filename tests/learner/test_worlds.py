@@ -1,10 +1,11 @@
 """Who holds which rows: test rows, training rows, partitions and shifts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.learner import cell, drawn
+from peerwise.learner import cell, drawn, run
 
 SPLIT = {"nodes": 4, "rows": 20, "test_rows": 60}
 SMALL = {"data": "wine", "split": SPLIT, "run": {"rounds": 6, "repetitions": 2}}
@@ -196,3 +197,61 @@ def test_a_file_that_was_changed_is_read_again(tmp_path):
     before = drawn(cell(described), 0).schema.features[0].center
     path.write_text("x,y\n" + "\n".join("9" + row for row in rows))
     assert drawn(cell(described), 0).schema.features[0].center > before + 50
+
+
+def planted(path, rows=120, **changes):
+    """A file of numbers and categories; `changes`: column -> value of the first test row."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "n": draw.normal(size=rows).round(3),
+            "grade": draw.integers(10, size=rows),
+            "c": draw.choice(["u", "v"], rows),
+            "job": draw.choice([f"job{i:02}" for i in range(12)], rows),
+            "label": draw.choice(["a", "b"], rows),
+        },
+        dtype=object,
+    )
+    test = np.random.default_rng([0, 0, 0]).permutation(rows)[80:]
+    for column, value in changes.items():
+        frame.loc[test[0], column] = value
+    frame.to_csv(path, index=False)
+    description = {"data": {"source": str(path), "target": "label"}, "split": SPLIT}
+    return cell({**description, "run": {"rounds": 0, "repetitions": 1}, "method": "ml"})
+
+
+@pytest.mark.parametrize(
+    "change", [{"c": "w"}, {"grade": 10}, {"label": "z"}, {"job": "job99"}, {"grade": ""}]
+)
+def test_what_only_test_rows_have_does_not_change_training(tmp_path, change):
+    plain, part = (
+        drawn(planted(tmp_path / f"{name}.csv", **changes), 0)
+        for name, changes in (("plain", {}), ("part", change))
+    )
+    assert part.schema == plain.schema
+    np.testing.assert_array_equal(part.x, plain.x)
+    np.testing.assert_array_equal(part.y, plain.y)
+    assert not np.array_equal(part.x_test, plain.x_test) or "label" in change
+    # unless it is said to be public
+    public = planted(tmp_path / "part.csv", **change).changed(data={"public": True})
+    assert drawn(public, 0).schema != plain.schema
+
+
+def test_unseen_categories_and_classes_are_measured_as_wrong_and_not_as_broken(tmp_path):
+    part = planted(tmp_path / "part.csv", c="w", label="z")
+    world = drawn(part, 0)
+    assert (world.y_test == 2).sum() == 1
+    assert np.isnan(world.x_test).sum() == 1
+    values = run(part).values
+    assert np.isfinite(values["test_log_loss"]).all()
+    assert 1 / 40 <= values["test_error"].min() < 1
+    net = drawn(part.changed(method="fedavg", split={"nodes": 2}), 0)
+    assert np.isfinite(net.x_test).all()
+
+
+def test_rows_fit_the_data_unless_they_are_given(tmp_path):
+    few = planted(tmp_path / "few.csv").changed(split={"rows": None, "nodes": 50, "test_rows": 60})
+    assert drawn(few, 0).rows == 50
+    assert drawn(cell({"data": "wine", "split": {"nodes": 3}}), 0).rows == 150
+    assert len(drawn(cell({"data": "wine", "split": {"nodes": 4}}), 0).y) == 124
+    assert len(drawn(cell({}), 0).y) == 50 * 25

@@ -518,3 +518,27 @@ def test_a_value_that_few_rows_of_a_class_have_is_refused():
         charter.rows(ward(**rows))
     rows = {k: v[:4] for k, v in rows.items()}
     assert len(charter.rows(ward(**rows))[1]) == 4
+
+
+def test_a_sites_file_is_read_as_the_charter_says(tmp_path):
+    codes = ["01", "02", "A1", " b", "None", "1,5"]
+    rows = pd.DataFrame({"code": codes * 8, "n": ["1,5", "2", "?"] * 16, "y": ["u", "v"] * 24})
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    sample = data.load(tmp_path / "a.csv", target="y")
+    pair = nx.path_graph(["a", "b"])
+    addresses = {"a": "127.0.0.1:7400"}
+    charter = draft(sample, pair, {"method": "crc"}, name="codes", addresses=addresses,
+                    typing="manifest")  # fmt: skip
+    assert (charter.missing, charter.missing_words) == (True, ("?",))
+    again = Charter.parse(charter.text(), "again")
+    x, _ = again.rows(sample)
+    assert not np.isnan(x[:, 0]).any()
+    assert np.isnan(x[:, 1]).mean() == pytest.approx(1 / 3)
+    # a site that has only digits in its codes
+    some = rows[rows["code"].isin(["01", "02"])].reset_index(drop=True)
+    some.to_csv(tmp_path / "b.csv", index=False)
+    part, _ = again.rows(data.load(tmp_path / "b.csv", target="y"))
+    np.testing.assert_array_equal(part[:, 0], x[rows["code"].isin(["01", "02"]), 0])
+    rows.assign(code="1").to_csv(tmp_path / "c.csv", index=False)
+    with pytest.raises(BadData, match=r"'code' holds '1' in row 0 .* and 47 more cells, which is"):
+        again.rows(data.load(tmp_path / "c.csv", target="y"))

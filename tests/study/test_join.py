@@ -1,5 +1,7 @@
 """Should my site join: planted cases, and the command that says it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -90,7 +92,7 @@ def test_what_cannot_be_compared_is_refused(wards, tmp_path):
         (lambda f: f.assign(m0=f["m0"].where(f.index > 0, np.inf)), "infinity"),
         (
             lambda f: f.assign(m0=f["m0"].astype(object).where(f.index > 0, "unknown")),
-            "'m0' holds numbers, but 'unknown' in row 0",
+            "'m0' holds numbers and \"unknown\" in 1 rows, first in row 0",
         ),
         (lambda f: f.assign(ill="no"), "'ill' has 1 distinct values"),
         (lambda f: f.assign(ill=np.arange(len(f))), "680 distinct values"),
@@ -108,3 +110,29 @@ def test_metric_and_site_are_checked_before_anything_is_learnt(wards):
         join(str(wards), "ward", target="ill", metric="auroc2")
     with pytest.raises(BadSetting, match="is the column to predict"):
         join(str(wards), "ill", target="ill")
+
+
+def test_a_site_is_called_as_its_file_says_and_columns_are_what_the_source_declares(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=240)
+    # 1 and 3 mean yes, 2 and 4 no: as a number the column says nothing
+    level = np.where(y, rng.choice([1, 3], 240), rng.choice([2, 4], 240))
+    level = np.where(rng.random(240) < 0.2, rng.integers(1, 5, 240), level)
+    frame = pd.DataFrame({"level": level, "site": ["01", "02"] * 120, "n": rng.normal(size=240),
+                          "ill": np.where(y, "yes", "None")})  # fmt: skip
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    entry = {"name": "wards", "kind": "tabular", "file": "t.csv", "target": "ill"}
+    manifest = {"datasets": [entry | {"categorical": ["level"]}]}
+    (tmp_path / "MANIFEST.json").write_text(json.dumps(manifest))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PEERWISE_DATA", str(tmp_path))
+        declared = join("wards", "site", rounds=2, network="complete")
+    assert list(declared.verdicts.index) == ["01", "02"]
+    assert list(declared.confusion.index) == ["None", "yes"]
+    guessed, said = (
+        join(str(tmp_path / "t.csv"), "site", target="ill", rounds=2, network="complete", **more)
+        for more in ({}, {"columns": {"level": "category"}})
+    )
+    assert (declared.verdicts["local"] > 0.8).all()
+    assert (guessed.verdicts["local"] < 0.8).all()
+    pd.testing.assert_frame_equal(said.verdicts, declared.verdicts)

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from peerwise import __version__
-from peerwise.cli import listing, sites, study
+from peerwise.cli import init, listing, sites, study
 from peerwise.cli.common import console, errors, stop_at_once
 from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
@@ -16,15 +16,14 @@ from peerwise.errors import PeerwiseError
 
 app = typer.Typer(
     help="Classifiers learnt between neighbours, with no server and no shared rows.\n\n"
-    "Start with `peerwise demo`. Then `peerwise list methods`, `peerwise reproduce crc/table-3`, "
-    "or an experiment of your own: `peerwise run my.toml`.",
+    "Start with `peerwise demo`. Then `peerwise init`, which writes an experiment to change, "
+    "`peerwise list methods`, or `peerwise reproduce crc/table-3`.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 _COMMANDS: list[Any] = [
-    *(study.demo, study.run, compare, study.reproduce, study.report),
+    *(study.demo, init.init, study.run, compare, study.reproduce, study.report),
     *(sites.join, sites.predict, sites.ledger),
 ]
 for command in _COMMANDS:

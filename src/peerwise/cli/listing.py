@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import Data, console, use_data
+from peerwise.cli.reading import Columns, MissingWord, column_kinds, show_reading
 from peerwise.errors import UnknownName
 
 data_app = typer.Typer(help="Look at the data sets at hand.", no_args_is_help=True)
@@ -21,12 +22,27 @@ _PLACES = {
 _LEARNS = {"model": "statistics of a model", "net": "weights of a net", "pooled": "a classifier"}
 
 
+def complete_kinds(incomplete: str) -> list[str]:
+    """The kinds of things that begin with what was typed."""
+    from peerwise import names
+
+    return [kind for kind in [*names.KINDS.values(), "items"] if kind.startswith(incomplete)]
+
+
+def complete_sets(incomplete: str) -> list[str]:
+    """The data sets at hand that begin with what was typed."""
+    from peerwise.data import available
+
+    return [e["name"] for e in available() if e["name"].startswith(incomplete)]
+
+
 def list_(
     kind: Annotated[
         str,
         typer.Argument(
             help="methods, models, nets, rules, losses, topologies, channels, partitions, sizes, "
-            "shifts, metrics or items."
+            "shifts, metrics or items.",
+            autocompletion=complete_kinds,
         ),
     ] = "",
     name: Annotated[
@@ -88,7 +104,9 @@ def _shown(default: object) -> str:
         )
     if isinstance(default, tuple | list):
         return ", ".join(map(_shown, default)) or "none"
-    return {None: "none", True: "true", False: "false"}.get(default, str(default))  # type: ignore[call-overload]
+    if default is None or isinstance(default, bool):
+        return "none" if default is None else str(default).lower()
+    return str(default)
 
 
 def options_table(title: str, options: object) -> Table:
@@ -131,40 +149,35 @@ def data_list(data: Data = None) -> None:
 
 @data_app.command("show")
 def data_show(
-    name: Annotated[str, typer.Argument(help="A name of `peerwise data list`, or a file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A name of `peerwise data list`, or a file.", autocompletion=complete_sets
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
     typing: Annotated[str, typer.Option(help="distinct or manifest.")] = "distinct",
+    distinct: Annotated[int, typer.Option(min=1, help="The most values of a category.")] = 10,
+    column: Columns = None,
+    missing_word: MissingWord = None,
     data: Data = None,
 ) -> None:
-    """How a data set is read: its features, what they are taken to be, its classes."""
-    import numpy as np
-
+    """How a data set is read: every column, what it is taken to be, and what looks wrong."""
     from peerwise import data as sets
 
     use_data(data)
     loaded = sets.load(name, target=target)
-    encoded = sets.encode(loaded, typing=typing)
-    schema = encoded.schema
-    counts = np.bincount(encoded.y, minlength=len(schema.classes))
-    shown = ", ".join(f"{c}: {n}" for c, n in list(zip(schema.classes, counts, strict=True))[:12])
-    more = f" and {len(schema.classes) - 12} more" if len(schema.classes) > 12 else ""
-    console.print(f"[bold]{loaded.name}[/]: {len(encoded.y)} rows, target {schema.target}")
-    console.print(f"classes: {shown}{more}")
-    table = Table(title=f"{len(schema.features)} features ({typing} typing)", title_justify="left")
-    for column in ("feature", "kind", "values"):
-        table.add_column(column)
-    for i, feature in enumerate(schema.features[:40]):
-        if feature.kind == "categorical":
-            values = f"{len(feature.categories)}: " + ", ".join(feature.categories[:8])
-        else:
-            x = encoded.x[:, i]
-            values = f"{np.nanmin(x):g} to {np.nanmax(x):g}"
-            values += f" (codes of {len(feature.categories)} names)" if feature.categories else ""
-        table.add_row(feature.name, feature.kind, escape(values))
-    console.print(table)
-    if len(schema.features) > 40:
-        console.print(f"and {len(schema.features) - 40} more")
-    for column, reason in encoded.dropped[:10]:
-        console.print(f"left out: {column} ({reason})")
+    reading = sets.describe(
+        loaded,
+        typing=typing,
+        distinct=distinct,
+        columns=column_kinds(column),
+        words=missing_word or sets.WORDS,
+    )
+    if loaded.frame.ndim > 2 or not hasattr(loaded.frame, "columns"):
+        for line in reading.lines():  # pixels and embedded features are all alike
+            console.print(escape(line), highlight=False)
+    else:
+        show_reading(reading)
     if loaded.note:
         console.print(f"[dim]{escape(loaded.note)}[/]")

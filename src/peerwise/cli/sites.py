@@ -7,8 +7,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from peerwise.cli.common import Data, Out, console, progress, use_data
+from peerwise.cli.common import Data, Out, console, errors, progress, use_data
 from peerwise.cli.peer import Allow
+from peerwise.cli.reading import Columns, MissingWord, column_kinds
 from peerwise.errors import BadSetting
 
 
@@ -30,6 +31,8 @@ def join(
     topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
     seed: Annotated[int, typer.Option(min=0, help="Another split, another network.")] = 0,
+    column: Columns = None,
+    missing_word: MissingWord = None,
     data: Data = None,
     out: Out = None,
 ) -> None:
@@ -38,6 +41,7 @@ def join(
     Every site keeps 30 % of its rows to judge by. The gain comes with a 95 % interval; below, what
     the network's models are worth for every site and subgroup.
     """
+    from peerwise.data import WORDS
     from peerwise.report import figures, sites
     from peerwise.study.join import join as compare_sites
 
@@ -52,6 +56,8 @@ def join(
             threshold=threshold,
             by=[c.strip() for c in by.split(",")] if by else (),
             seed=seed,
+            columns=column_kinds(column),
+            missing_words=missing_word or WORDS,
             model=model,
             network=topology,
             rounds=rounds,
@@ -72,28 +78,39 @@ def predict(
     rows: Annotated[Path, typer.Argument(help="A CSV or Parquet file; columns go by name.")],
     out: Annotated[Path, typer.Option(help="Where the predictions go.")] = Path("predictions.csv"),
     allow: Allow = None,
+    missing_word: MissingWord = None,
 ) -> None:
     """Say the class of every row of a file, and how probable each class is.
 
-    What is empty, and a category that the model does not know, is integrated out by a model of
-    statistics, and refused by one that allows no gaps.
+    Categories are compared as texts, as they stand in the file. What is empty, and a category that
+    the model does not know, is integrated out by a model of statistics, and refused by one that
+    allows no gaps.
     """
+    from dataclasses import replace
+
     import numpy as np
     import pandas as pd
 
     from peerwise.checkpoint import write_whole
-    from peerwise.data.formats import read_columns, read_frame
+    from peerwise.data import read_rows
+    from peerwise.data.formats import read_frame, read_header
     from peerwise.models.algebra import Statistics
     from peerwise.peer.model_file import is_model, load_model
 
-    frame = read_frame(rows, *read_columns(rows))
+    frame = read_frame(rows, read_header(rows))
+    words = missing_word or []
     if is_model(model):
         learnt = load_model(model, allow or ())
-        prob, classes = np.exp(learnt.log_proba(frame)), learnt.classes
+        words = [*words, *learnt.charter.missing_words]
+        x, unknown = read_rows(frame, learnt.charter.schema(), words)
+        log_prob, classes = learnt.of_rows(x), learnt.classes
     else:
         statistics = Statistics.load(model)
-        prob = np.exp(statistics.to_classifier().log_proba(frame))
-        classes = statistics.schema.classes
+        x, unknown = read_rows(frame, replace(statistics.schema, missing=True), words)
+        log_prob, classes = statistics.to_classifier().log_proba(x), statistics.schema.classes
+    prob = np.exp(log_prob)
+    for column in unknown:
+        errors.print(escape(f"{column}, which the model does not know: taken as missing"))
     predictions = pd.DataFrame({"predicted": np.asarray(classes)[prob.argmax(1)]})
     for i, name in enumerate(classes):
         predictions[f"p({name})"] = prob[:, i].round(6)

@@ -185,6 +185,8 @@ def run(
     if show_keys:
         _show_keys()
         return
+    from peerwise.cli.reading import tell
+    from peerwise.learner import expand
     from peerwise.study.engine import ThisMachine
     from peerwise.study.sweep import read_config, sweep
 
@@ -195,6 +197,7 @@ def run(
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
+    tell(expand(description))
     with stopping(folder), progress(config.stem) as advance:
         outcome = sweep(
             description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh

@@ -1,7 +1,8 @@
 """One column of a table: its values as numbers, or as codes into texts."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
+from peerwise.data.numbers import EXACT, parse, spell
 from peerwise.errors import BadData
 
 Array = npt.NDArray[Any]
 MISSING = "(missing)"  # how a missing value is written where it is a category of its own
-UNKNOWN = "?"  # how many published tables write a missing value
 
 
 class Coded(NamedTuple):
@@ -21,22 +22,15 @@ class Coded(NamedTuple):
 
     codes: Array  # [m] -1 = missing
     texts: list[str]
+    free: bool = True  # False: the source itself says that these are no numbers
 
 
-def factorise(values: Any, missing: str | None = None) -> Coded:
-    """The values as texts, in order of appearance; one spelt `missing` counts as missing."""
+def factorise(values: Any, missing: Collection[str] = ()) -> Coded:
+    """The values as texts, in order of appearance; the words in `missing` count as missing."""
     codes, uniques = pd.factorize(values)
     spelt = [spell(v) for v in uniques]
-    place = {text: i for i, text in enumerate(dict.fromkeys(s for s in spelt if s != missing))}
+    place = {t: i for i, t in enumerate(dict.fromkeys(s for s in spelt if s not in missing))}
     return Coded(np.array([*(place.get(s, -1) for s in spelt), -1])[codes], list(place))
-
-
-def spell(value: object) -> str:
-    """The text of a value, the same for 1 and 1.0."""
-    # a gap turns a column of whole numbers into floats; its categories must stay the same texts
-    if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
-        return str(int(value))
-    return str(value)
 
 
 def in_order(texts: Iterable[str]) -> tuple[str, ...]:
@@ -53,43 +47,115 @@ def in_order(texts: Iterable[str]) -> tuple[str, ...]:
     return (*values, *(held & {MISSING}))
 
 
-def read_column(name: str, column: pd.Series, kind: str | None, unknown: bool) -> Array | Coded:
-    """The column as numbers [m], NaN = missing, where it holds numbers or `kind` is "numeric".
+def raw_column(name: str, column: pd.Series) -> Array | Coded:
+    """The column as its source types it: numbers [m], NaN = missing, or texts with nothing changed.
 
-    unknown: whether "?" means missing; among numbers it always does.
+    Decimals and other number objects are numbers, dates are texts, and so are whole numbers that
+    floats cannot tell apart. Infinity is still there.
     """
     dtype = column.dtype
-    if dtype.kind in "mMc":
+    if dtype.kind in "mc":
         raise BadData(f"column '{name}' holds {dtype}; turn it into numbers or text, or drop it")
+    if dtype.kind == "M":
+        days = bool((column.dropna() == column.dropna().dt.normalize()).all())
+        return factorise(column.dt.strftime("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S"))
     number = dtypes.is_numeric_dtype(dtype) and not dtypes.is_bool_dtype(dtype)
-    if number or (dtypes.is_bool_dtype(dtype) and kind == "numeric") or _number_objects(column):
-        return _finite(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    if number or number_objects(column):
+        values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        whole = not dtypes.is_float_dtype(dtype) and np.abs(values[~np.isnan(values)]) >= EXACT
+        return factorise(column.astype(object)) if np.any(whole) else values
     try:
-        coded = factorise(column, UNKNOWN if unknown or kind == "numeric" else None)
+        coded = factorise(column)
     except TypeError as error:
         raise BadData(f"column '{name}' holds more than single values: {error}") from error
-    return _parsed(name, coded) if kind == "numeric" else coded
+    typed = dtypes.is_bool_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
+    return coded._replace(free=not typed)
 
 
-def _number_objects(column: pd.Series) -> bool:
+def number_objects(column: pd.Series) -> bool:
+    """Whether a column of objects holds numbers alone, such as decimals of Parquet."""
     numbers = ("decimal", "floating", "integer", "mixed-integer-float")
     return column.dtype == object and dtypes.infer_dtype(column, skipna=True) in numbers
 
 
-def _parsed(name: str, column: Coded) -> Array:
-    values = pd.to_numeric(pd.Series(column.texts, dtype=object), errors="coerce").to_numpy()
-    for i, text in enumerate(column.texts):
-        if math.isnan(values[i]):
-            raise BadData(
-                f"column '{name}' should be numeric and holds '{text}', first in row"
-                f" {int(np.argmax(column.codes == i))} (counted from 0); mend it, drop the"
-                " column or declare it categorical"
-            )
-    return _finite(np.append(values.astype(np.float64), np.nan)[column.codes])
+def subset(column: Array | Coded, rows: Array | None) -> Array | Coded:
+    """The column of some rows alone: texts that only others have are not there."""
+    if rows is None:
+        return column
+    if not isinstance(column, Coded):
+        return np.asarray(column[rows])
+    kept, codes = np.unique(column.codes[rows], return_inverse=True)
+    gap = int(bool(len(kept)) and kept[0] < 0)
+    return Coded(codes - gap, [column.texts[i] for i in kept[gap:]], column.free)
 
 
-def _finite(numbers: Array) -> Array:
-    return np.where(np.isfinite(numbers), numbers, np.nan)
+def without(column: Array | Coded, words: Collection[str]) -> Array | Coded:
+    """The column with the words that mean missing as gaps."""
+    if not isinstance(column, Coded) or not set(words) & set(column.texts):
+        return column
+    kept = [t for t in column.texts if t not in words]
+    place = {t: i for i, t in enumerate(kept)}
+    codes = np.array([*(place.get(t, -1) for t in column.texts), -1])[column.codes]
+    return Coded(codes, kept, column.free)
+
+
+def spelt(column: Coded) -> Coded:
+    """The column with its numbers written alike: 1.0 as 1."""
+    read = parse(column.texts)
+    names = [spell(v) if f else t for t, v, f in zip(column.texts, *read[:2], strict=True)]
+    place = {t: i for i, t in enumerate(dict.fromkeys(names))}
+    codes = np.array([*(place[t] for t in names), -1])[column.codes]
+    return Coded(codes, list(place), column.free)
+
+
+def numbers(name: str, column: Array | Coded, comma: bool = False) -> Array:
+    """The column as numbers [m], NaN = missing or infinite; BadData names a text that is none.
+
+    `comma`: a comma is certainly a decimal one, also in "1,234".
+    """
+    if not isinstance(column, Coded):
+        return _finite(column)
+    texts = column.texts
+    if not column.free:  # false and true, or categories that are declared to be numbers after all
+        texts = [{"False": "0", "True": "1"}.get(t, t) for t in texts]
+    read = parse(texts)
+    for i in np.flatnonzero(~read.fits)[:1]:
+        raise BadData(
+            f"column '{name}' should be numeric and holds '{texts[i]}', first in row"
+            f" {int(np.argmax(column.codes == i))} (counted from 0); mend it, drop the"
+            " column or declare it categorical"
+        )
+    if read.unsure and not comma:
+        raise BadData(unsure(name, read.unsure))
+    return _finite(np.append(read.values, np.nan)[column.codes])
+
+
+def unsure(name: str, text: str) -> str:
+    """What to say about a comma that may separate thousands or decimals."""
+    return (
+        f"column '{name}' holds '{text}', which may be thousands or a decimal comma; write it "
+        f'without the comma, or say [data.columns] {quoted(name)} = "number" for a decimal comma'
+    )
+
+
+def quoted(name: str) -> str:
+    """A column's name as a key of TOML."""
+    bare = name.replace("_", "").replace("-", "")
+    return name if bare.isascii() and bare.isalnum() else f'"{name}"'
+
+
+def no_infinity(name: str, column: Array | Coded) -> None:
+    """Refuse a column in which a number is infinite."""
+    if isinstance(column, Coded):
+        wrong = np.append(np.isinf(parse(column.texts).values), False)[column.codes]
+    else:
+        wrong = np.isinf(column)
+    if wrong.any():
+        raise BadData(f"column '{name}' holds infinity {where(wrong)}; mend or empty such cells")
+
+
+def _finite(values: Array) -> Array:
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def gaps(column: Array | Coded) -> Array:
@@ -104,14 +170,36 @@ def distinct(column: Array | Coded) -> Array | list[str]:
     return np.asarray(pd.unique(column[~np.isnan(column)]))
 
 
-def code(column: Array | Coded, categories: Sequence[str]) -> Array:
-    """Each value's place in `categories` as a float; NaN for one that is not there.
+def code(column: Array | Coded, categories: Sequence[str]) -> tuple[Array, Array]:
+    """Each value's place in `categories` as a float, NaN for one that is not there; which are not.
 
-    A missing value has the place of "(missing)" where that is a category.
+    A text counts as the category that is spelt like it, or else as the one that is the same number:
+    files write 1 as 1.0 where a column has gaps. A missing value has the place of "(missing)" where
+    that is a category.
     """
     coded = column if isinstance(column, Coded) else factorise(column)
     place = {text: float(i) for i, text in enumerate(categories)}
-    return np.array([place.get(t, math.nan) for t in [*coded.texts, MISSING]])[coded.codes]
+    if any(t not in place for t in coded.texts):
+        alike = _by_number(categories)
+        for text, name in zip(coded.texts, _names(coded.texts), strict=True):
+            if text not in place and name in alike:
+                place[text] = alike[name]
+    places = np.array([place.get(t, math.nan) for t in [*coded.texts, MISSING]])[coded.codes]
+    return places, np.isnan(places) & (coded.codes >= 0)
+
+
+def _by_number(categories: Sequence[str]) -> dict[str, float]:
+    """The places of categories that are numbers by value; a value that two have counts as none."""
+    names = _names(categories)
+    often = Counter(names)
+    return {s: float(i) for i, s in enumerate(names) if s and often[s] == 1}
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    """How texts that are numbers, and no codes, are spelt; "" for the others."""
+    read = parse(texts)
+    plain = read.fits & ~read.codes & np.isfinite(read.values)
+    return [spell(v) if p else "" for v, p in zip(read.values, plain, strict=True)]
 
 
 def where(absent: Array) -> str:

@@ -1,6 +1,7 @@
 """From a raw table to numbers and their schema, or to numbers under a schema that is given."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -10,18 +11,24 @@ import pandas as pd
 
 from peerwise.data.columns import (
     MISSING,
-    UNKNOWN,
     Coded,
     code,
     distinct,
     factorise,
     gaps,
     in_order,
-    read_column,
-    spell,
+    no_infinity,
+    numbers,
+    quoted,
+    raw_column,
+    spelt,
+    subset,
+    unsure,
     where,
+    without,
 )
 from peerwise.data.loaders import Table
+from peerwise.data.numbers import Parsed, parse, spell
 from peerwise.data.scaling import rescaled
 from peerwise.data.schema import KINDS, Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
@@ -31,92 +38,228 @@ Dropped = list[tuple[str, str]]
 Typing = str | Mapping[str, str]
 TYPINGS = ("distinct", "manifest")
 TREATMENTS = ("category", "missing", "error")
+OVERRIDES = {"number": "numeric", "category": "categorical", "drop": "drop"}
+WORDS = ("?",)  # how many published tables write a missing value
 FEW = 10  # the most distinct values of a categorical column in the CRC paper's tables
+MANY = 50  # a target of more values, some of them broken numbers, is a quantity and no class
+
+
+class Unknown(NamedTuple):
+    """Cells of a column that hold a category that the schema does not have."""
+
+    column: str
+    cells: int
+    text: str  # what the first of them holds
+    row: int  # of the first, counted from 0
+
+    def __str__(self) -> str:
+        more = f" and {self.cells - 1} more cells" if self.cells > 1 else ""
+        return (
+            f"column '{self.column}' holds '{self.text}' in row {self.row} (counted from 0){more}"
+        )
 
 
 class Encoded(NamedTuple):
     """Rows as numbers, with the schema that says what the numbers mean."""
 
     x: Array  # [m, d] float64, float32 for images and embedded features; NaN = missing
-    y: Array  # [m] int32 codes into schema.classes
+    y: Array  # [m] int32 codes into schema.classes; their number for a class that is not there
     schema: Schema
     split: Array | None
     dropped: tuple[tuple[str, str], ...]  # (column, reason)
+    unknown: tuple[Unknown, ...] = ()  # categories that the schema does not have
+
+
+class Raw:
+    """The columns of a table as its source types them, each read when it is first asked for."""
+
+    def __init__(self, table: Table):
+        self.table = table
+        self.places = _columns(table)
+        self._read: dict[str, Array | Coded] = {}
+
+    def column(self, name: str) -> Array | Coded:
+        """One column of a frame: numbers, or texts with nothing changed."""
+        if name not in self._read:
+            assert isinstance(self.table.frame, pd.DataFrame)
+            self._read[name] = raw_column(name, self.table.frame.iloc[:, self.places[name]])
+        return self._read[name]
+
+
+class How(NamedTuple):
+    """How columns are read where no schema is given."""
+
+    typing: str
+    missing: str
+    kinds: Mapping[str, str]  # declared by the source or the user, by column
+    limit: int  # the most distinct values of a category, under "distinct"
+    words: tuple[str, ...]
 
 
 def encode(
-    table: Table,
+    table: Table | Raw,
     *,
     typing: Typing = "distinct",
     missing: str = "category",
     drop: Iterable[str] = (),
     schema: Schema | None = None,
+    columns: Mapping[str, str] | None = None,
+    distinct: int = FEW,
+    words: Collection[str] = WORDS,
+    rows: Array | None = None,
 ) -> Encoded:
     """The table as numbers, under a schema learnt from it or under the `schema` given.
 
     typing: "distinct" is the rule that reproduces Table I of the CRC paper: nominal values are
-    label-encoded in sorted order, then a column of at most 10 distinct values is categorical and
-    any other numeric, nominal or not. "manifest" follows the source: its list of categorical
-    columns, and whatever is text or bool. A mapping of columns to kinds overrides "manifest".
-    Images and embedded features are always numeric, flattened, and called f0, f1, ...
+    label-encoded in sorted order, then a column of at most `distinct` different values (10) is
+    categorical and any other numeric, nominal or not. "manifest" follows the source: its list of
+    categorical columns, and whatever is text or bool. A mapping of columns to kinds overrides
+    "manifest". Under both, `columns` says of single columns that they are a "number", a "category"
+    or to "drop". Images and embedded features are always numeric, flattened, and called f0, f1, ...
+
+    Texts that all are numbers are numbers, with a point or a decimal comma, unless they are codes:
+    one begins with 0 before another digit, or has more digits than a float holds. Numbers with
+    other words between them are refused.
 
     missing: "category" makes a missing value of a categorical or nominal column the category
     "(missing)", which comes last and counts among the 10 (Table I comes out either way), and a
     missing number NaN; "missing" makes both NaN; "error" raises. Infinity is a missing number.
-    "?" is missing too, except under "category", where it is a category like any other.
+    `words` mean missing too; under "category" they are a category like any other, except among
+    numbers.
 
-    A column whose values are all equal, gaps aside, is dropped. Under a given `schema` columns
-    are found by name and standardised by its center and scale, others are ignored, and a
-    value that the schema does not know is NaN if it allows missing values and an error if not.
+    A column whose values are all equal, gaps aside, is dropped. Kinds, categories and classes are
+    learnt from `rows` alone, all where it is None; in other rows a category that is not known is
+    NaN. Under a given `schema` columns are found by name and standardised by its center and scale,
+    others are ignored, and a value that the schema does not know is NaN if it allows missing values
+    and an error if not.
     """
+    raw = table if isinstance(table, Raw) else Raw(table)
+    table = raw.table
     if missing not in TREATMENTS:
         raise UnknownName("treatment of missing values", missing, TREATMENTS)
     if len(table.labels) == 0 or len(table.frame) == 0:
         raise BadData(f"'{table.name}' has no rows")
     if len(table.labels) != len(table.frame):
         raise BadData(f"'{table.name}': {len(table.frame)} rows, {len(table.labels)} labels")
-    y, classes = _labels(table, missing, schema)
-    columns = _columns(table)
+    overrides, left = _overrides(columns or {}, raw.places)
     unwanted = dict.fromkeys([drop] if isinstance(drop, str) else drop)
-    _known(unwanted, columns)
-    declared = _declared(table, typing, columns)
-    for name in unwanted:
-        del columns[name]
+    _known(unwanted, raw.places)
+    unwanted |= left
+    kinds = _declared(table, typing, raw.places) | overrides
+    how = How("distinct" if typing == "distinct" else "manifest", missing, kinds, distinct,
+              tuple(words))  # fmt: skip
+    labels = _labels(table, how)
     if schema is not None:
-        x = _under(schema, table, columns, missing)
-        return Encoded(rescaled(x, *_units(schema)), y, schema, table.split, ())
+        y = _classes_of(labels, schema)
+        x, unknown = _under(schema, raw, how, missing != "error", schema.missing)
+        return Encoded(rescaled(x, *_units(schema)), y, schema, table.split, (), unknown)
+    classes = _learn_classes(table, subset(labels, rows))
+    names = [name for name in raw.places if name not in unwanted]
     if isinstance(table.frame, pd.DataFrame):
-        x, features, dropped = _learn_frame(table.frame, columns, declared, missing)
+        features, dropped = _learn_frame(raw, names, how, rows)
     else:
-        x, features, dropped = _learn_array(_flat(table.frame), columns, missing)
+        features, dropped = _learn_array(_flat(table.frame), raw.places, names, rows)
     dropped += [(name, "left out on request") for name in unwanted]
     if not features:
         reasons = "; ".join(f"{name}: {why}" for name, why in dropped) or "it has no columns"
         raise BadData(f"no feature of '{table.name}' is left ({reasons})")
-    learnt = Schema(tuple(features), classes, table.target, bool(np.isnan(x).any()))
-    return Encoded(x, y, learnt, table.split, tuple(dropped))
+    learnt = Schema(tuple(features), classes, table.target)
+    x, unknown = _under(learnt, raw, how, missing != "error", True)
+    learnt = Schema(tuple(features), classes, table.target, _may_be_missing(x, features, rows))
+    y, _ = code(labels, classes)
+    y = np.where(np.isnan(y), len(classes), y).astype(np.int32)
+    return Encoded(x, y, learnt, table.split, tuple(dropped), unknown)
 
 
-def encode_rows(frame: pd.DataFrame, schema: Schema) -> Array:
+def encode_rows(frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()) -> Array:
     """Rows of a frame as numbers under a schema; columns are found by name, others are ignored.
 
-    A value that the schema does not know is NaN if it allows missing values and an error if not.
+    A value that the schema does not know is NaN if it allows missing values and an error if not;
+    so is one of the `words` that mean missing.
     """
-    table = Table("the rows", frame, np.zeros(0, object), schema.target)
-    return rescaled(_under(schema, table, _columns(table), "category"), *_units(schema))
+    return read_rows(frame, schema, words)[0]
 
 
-def _labels(table: Table, missing: str, schema: Schema | None) -> tuple[Array, tuple[str, ...]]:
-    labels = factorise(table.labels, None if missing == "category" else UNKNOWN)
+def read_rows(
+    frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
+) -> tuple[Array, tuple[Unknown, ...]]:
+    """The same, and the columns that hold categories that the schema does not have.
+
+    Categories are compared as texts, nothing stripped; numbers may have a decimal comma.
+    """
+    how = How("manifest", "category", {}, FEW, tuple(words))
+    raw = Raw(Table("the rows", frame, np.zeros(0, object), schema.target))
+    x, unknown = _under(schema, raw, how, True, schema.missing)
+    return rescaled(x, *_units(schema)), unknown
+
+
+def typed_frame(
+    table: Table,
+    rows: Array,
+    *,
+    columns: Mapping[str, str] | None = None,
+    words: Collection[str] = WORDS,
+) -> pd.DataFrame:
+    """The features as a frame of numbers and of categories as texts, for estimators.
+
+    Kinds are read off `rows`, or declared by the source or by `columns`; infinity is refused. In
+    other rows of a column of numbers, a word is an error as it is under a schema.
+    """
+    raw = Raw(table)
+    overrides, unwanted = _overrides(columns or {}, raw.places)
+    kinds = _declared(table, "manifest", raw.places) | overrides
+    how = How("manifest", "category", kinds, FEW, tuple(words))
+    out: dict[str, Any] = {}
+    for name in (n for n in raw.places if n not in unwanted):
+        column = raw.column(name)
+        no_infinity(name, column)
+        if not isinstance(settled(name, column, how, rows), Coded):
+            out[name] = numbers(name, without(column, how.words), kinds.get(name) == "numeric")
+            continue
+        coded = column if isinstance(column, Coded) else factorise(column)
+        out[name] = np.array([*coded.texts, None], dtype=object)[coded.codes]
+    return pd.DataFrame(out, index=range(len(table.labels)))
+
+
+def _labels(table: Table, how: How) -> Coded:
+    labels = factorise(table.labels, () if how.missing == "category" else how.words)
     if gaps(labels).any():
         rows = where(gaps(labels))
         raise BadData(f"the target '{table.target}' is missing {rows}; remove these rows")
-    classes = in_order(labels.texts) if schema is None else schema.classes
-    for label in labels.texts:
-        if label not in classes:
-            known = ", ".join(classes)
-            raise BadData(f"the label '{label}' is not one of the schema's classes: {known}")
-    return code(labels, classes).astype(np.int32), classes
+    return labels
+
+
+def _classes_of(labels: Coded, schema: Schema) -> Array:
+    """The codes of labels that are all classes of the schema."""
+    y, unseen = code(labels, schema.classes)
+    for row in np.flatnonzero(unseen)[:1]:
+        known = ", ".join(schema.classes)
+        label = labels.texts[labels.codes[row]]
+        raise BadData(f"the label '{label}' is not one of the schema's classes: {known}")
+    return y.astype(np.int32)
+
+
+def _learn_classes(table: Table, labels: Array | Coded) -> tuple[str, ...]:
+    """The classes in order, if there is something to tell apart and it is no quantity."""
+    assert isinstance(labels, Coded)
+    texts = labels.texts
+    if len(texts) == 1:
+        raise BadData(
+            f"every row of '{table.name}' is of class '{texts[0]}' ('{table.target}'): there is "
+            "nothing to tell apart; name another target, or take more rows"
+        )
+    if len(texts) > MANY:
+        values = parse(texts).values
+        broken = bool(np.isfinite(values).all()) and bool((values % 1 != 0).any())
+        if broken or len(texts) > len(labels.codes) / 2:
+            kind = "numbers" if broken else "values"
+            raise BadData(
+                f"the target '{table.target}' has {len(texts)} different {kind} in "
+                f"{len(labels.codes)} rows: it looks like "
+                f"{'a quantity (regression)' if broken else 'an identifier'}, and classes are "
+                "learnt here; name another target, or make a few classes of it"
+            )
+    return in_order(texts)
 
 
 def _columns(table: Table) -> dict[str, int]:
@@ -124,7 +267,7 @@ def _columns(table: Table) -> dict[str, int]:
     if not isinstance(table.frame, pd.DataFrame):
         if table.frame.dtype.kind not in "buif":
             raise BadData(f"the array of '{table.name}' must hold numbers, got {table.frame.dtype}")
-        return {f"f{j}": j for j in range(table.frame.size // len(table.frame))}
+        return {f"f{j}": j for j in range(table.frame.size // max(len(table.frame), 1))}
     places = {str(name): j for j, name in enumerate(table.frame.columns)}
     if len(places) < table.frame.shape[1]:
         raise BadData(f"two columns of '{table.name}' have the same name; rename one")
@@ -138,10 +281,24 @@ def _known(names: Iterable[str], columns: Iterable[str]) -> None:
             raise UnknownName("column", name, known)
 
 
-def _declared(table: Table, typing: Typing, columns: Iterable[str]) -> dict[str, str] | None:
-    """The kinds that the source or the caller declares; None for the rule "distinct"."""
+def _overrides(
+    columns: Mapping[str, str], places: Iterable[str]
+) -> tuple[dict[str, str], dict[str, None]]:
+    """The kinds that a user gives single columns, and the columns to leave out."""
+    _known(columns, places)
+    for name, kind in columns.items():
+        if kind not in OVERRIDES:
+            raise BadSetting(
+                f"[data.columns] {quoted(name)} must be one of {', '.join(OVERRIDES)}, got {kind!r}"
+            )
+    kinds = {name: OVERRIDES[kind] for name, kind in columns.items() if kind != "drop"}
+    return kinds, dict.fromkeys(name for name, kind in columns.items() if kind == "drop")
+
+
+def _declared(table: Table, typing: Typing, columns: Iterable[str]) -> dict[str, str]:
+    """The kinds that the source or the caller declares; none under the rule "distinct"."""
     if typing == "distinct":
-        return None
+        return {}
     if isinstance(typing, str) and typing != "manifest":
         raise UnknownName("typing", typing, TYPINGS)
     own = {} if isinstance(typing, str) else dict(typing)
@@ -154,86 +311,148 @@ def _declared(table: Table, typing: Typing, columns: Iterable[str]) -> dict[str,
     return dict.fromkeys(table.categorical or (), "categorical") | own
 
 
+def settled(name: str, whole: Array | Coded, how: How, rows: Array | None) -> Array | Coded:
+    """A column of some rows as numbers or as texts, by what it holds and what is declared of it."""
+    kind = how.kinds.get(name)
+    if kind == "numeric":
+        return subset(numbers(name, without(whole, how.words), comma=True), rows)
+    column = subset(whole, rows)
+    if not isinstance(column, Coded):
+        column = numbers(name, column)
+        return factorise(column) if kind == "categorical" else column
+    bare = without(column, how.words)
+    assert isinstance(bare, Coded)
+    read = parse(bare.texts) if column.free and bare.texts else None
+    plain = read is not None and bool(read.fits.all()) and not read.codes.any()
+    if kind is None and read is not None:
+        if plain and read.unsure:
+            raise BadData(unsure(name, read.unsure))
+        if plain:
+            return numbers(name, bare)
+        if _mixed(read, how):
+            raise BadData(_mend(name, whole, bare.texts[int(np.argmin(read.fits))]))
+    kept = column if how.missing == "category" else bare
+    return spelt(kept) if plain else kept
+
+
+def _mixed(read: Parsed, how: How) -> bool:
+    """Whether a few words stand between numbers: as texts these would lose their order."""
+    few = how.limit if how.typing == "distinct" else 2
+    fits = int(read.fits.sum())
+    return not read.codes.any() and fits > few and fits > len(read.fits) / 2
+
+
+def _mend(name: str, column: Array | Coded, text: str) -> str:
+    assert isinstance(column, Coded)
+    word = json.dumps(text, ensure_ascii=False)
+    return (
+        f"column '{name}' holds numbers and {word} "
+        f"{where(column.codes == column.texts.index(text))}; mend it, or say [data] "
+        f"missing_words = [{word}] (--missing-word) if it means missing, or [data.columns] "
+        f'{quoted(name)} = "category" or "drop" (--column)'
+    )
+
+
 def _learn_frame(
-    frame: pd.DataFrame, columns: Mapping[str, int], declared: dict[str, str] | None, missing: str
-) -> tuple[Array, list[Feature], Dropped]:
-    encoded: list[Array] = []
+    raw: Raw, names: Sequence[str], how: How, rows: Array | None
+) -> tuple[list[Feature], Dropped]:
     features: list[Feature] = []
     dropped: Dropped = []
-    for name, place in columns.items():
-        kind = (declared or {}).get(name)
-        column = read_column(name, frame.iloc[:, place], kind, missing != "category")
+    for name in names:
+        column = settled(name, raw.column(name), how, rows)
         values, absent = distinct(column), gaps(column)
-        _allow(absent, name, missing != "error")
+        _allow(absent, name, how.missing != "error")
         if len(values) < 2:
             dropped.append((name, _constant(values)))
             continue
-        own = [MISSING] if missing == "category" and absent.any() else []
+        own = [MISSING] if how.missing == "category" and absent.any() else []
+        kind = how.kinds.get(name)
         if kind is None:
-            few = len(values) + len(own) <= FEW
-            nominal = few if declared is None else isinstance(column, Coded)
+            few = len(values) + len(own) <= how.limit
+            nominal = few if how.typing == "distinct" else isinstance(column, Coded)
             kind = "categorical" if nominal else "numeric"
         if isinstance(column, Coded) or kind == "categorical":
             coded = column if isinstance(column, Coded) else factorise(column)
-            categories = in_order([*coded.texts, *own])
-            features.append(Feature(name, kind, categories))
-            encoded.append(code(coded, categories))
+            features.append(Feature(name, kind, in_order([*coded.texts, *own])))
         else:
             features.append(Feature(name, kind))
-            encoded.append(column)
-    return np.column_stack(encoded) if encoded else np.empty((0, 0)), features, dropped
+    return features, dropped
 
 
 def _learn_array(
-    raw: Array, columns: Mapping[str, int], missing: str
-) -> tuple[Array, list[Feature], Dropped]:
+    raw: Array, places: Mapping[str, int], names: Sequence[str], rows: Array | None
+) -> tuple[list[Feature], Dropped]:
     # fmin and fmax pass over NaN
-    low, high = np.fmin.reduce(raw, axis=0), np.fmax.reduce(raw, axis=0)
-    kept = {name: j for name, j in columns.items() if high[j] > low[j]}
+    held = raw if rows is None else raw[rows]
+    low, high = np.fmin.reduce(held, axis=0), np.fmax.reduce(held, axis=0)
+    kept = {name: j for name in names if high[j := places[name]] > low[j]}
     dropped = [
         (name, _constant(low[j : j + 1][~np.isnan(low[j : j + 1])]))
-        for name, j in columns.items()
+        for name in names
         if name not in kept
+        for j in (places[name],)
     ]
-    x = _pixels(raw, kept, missing != "error")
-    return x, [Feature(name, "numeric") for name in kept], dropped
+    return [Feature(name, "numeric") for name in kept], dropped
 
 
-def _under(schema: Schema, table: Table, columns: Mapping[str, int], missing: str) -> Array:
-    """The rows encoded by the schema's features, not yet rescaled."""
+def _may_be_missing(x: Array, features: Sequence[Feature], rows: Array | None) -> bool:
+    """Whether encoded rows may hold NaN: one that was learnt from does, or some number is missing.
+
+    A category that rows beside those have is no reason: it adds nothing to what is predicted.
+    """
+    if rows is None:
+        return bool(np.isnan(x).any())
+    plain = [j for j, f in enumerate(features) if not f.categories]
+    return bool(np.isnan(x[rows]).any() or np.isnan(x[:, plain]).any())
+
+
+def _under(
+    schema: Schema, raw: Raw, how: How, gap: bool, other: bool
+) -> tuple[Array, tuple[Unknown, ...]]:
+    """The rows encoded by the schema's features, not yet rescaled, and what it does not know.
+
+    `gap`: whether missing values are taken at all; `other`: whether as NaN, and what is not known.
+    """
+    table = raw.table
     for name in (f.name for f in schema.features):
-        if name not in columns:
-            near = get_close_matches(name, columns, n=1)
+        if name not in raw.places:
+            near = get_close_matches(name, raw.places, n=1)
             hint = f"; is it '{near[0]}'?" if near else ""
             raise BadData(f"'{table.name}' has no column '{name}', which the schema needs{hint}")
-    allow = schema.missing and missing != "error"
     if not isinstance(table.frame, pd.DataFrame):
         if any(f.kind != "numeric" or f.categories for f in schema.features):
             raise BadData(f"'{table.name}' is an array of numbers, and the schema has categories")
-        return _pixels(
-            _flat(table.frame), {f.name: columns[f.name] for f in schema.features}, allow
-        )
-    encoded = []
-    for f in schema.features:
-        series = table.frame.iloc[:, columns[f.name]]
+        places = {f.name: raw.places[f.name] for f in schema.features}
+        return _pixels(_flat(table.frame), places, gap and other), ()
+    x = np.empty((len(table.frame), len(schema.features)))
+    unknown = []
+    for j, f in enumerate(schema.features):
+        column = raw.column(f.name)
         if f.categories:
-            encoded.append(_known_codes(f, series, schema.missing, missing))
+            column = column if isinstance(column, Coded) else numbers(f.name, column)
+            column = without(column, [w for w in how.words if w not in f.categories])
+            x[:, j], unseen = code(column, f.categories)
+            _allow(gaps(column), f.name, gap and (other or MISSING in f.categories))
+            for row in np.flatnonzero(unseen)[:1]:
+                text = _text_of(column, int(row))
+                unknown.append(Unknown(f.name, int(unseen.sum()), text, int(row)))
+                if not other:
+                    raise BadData(not_one_of(unknown[-1], f))
         else:
-            numbers = read_column(f.name, series, "numeric", unknown=True)
-            _allow(gaps(numbers), f.name, allow)
-            encoded.append(np.asarray(numbers))
-    return np.column_stack(encoded)
+            comma = how.kinds.get(f.name) == "numeric"
+            x[:, j] = numbers(f.name, without(column, how.words), comma)
+            _allow(np.isnan(x[:, j]), f.name, gap and other)
+    return x, tuple(unknown)
 
 
-def _known_codes(f: Feature, series: pd.Series, allow: bool, missing: str) -> Array:
-    column = read_column(f.name, series, None, unknown=UNKNOWN not in f.categories)
-    coded = column if isinstance(column, Coded) else factorise(column)
-    unseen = [text for text in coded.texts if text not in f.categories]
-    if unseen and not allow:
-        known = ", ".join(f.categories)
-        raise BadData(f"column '{f.name}' holds '{unseen[0]}', which is not one of: {known}")
-    _allow(gaps(coded), f.name, missing != "error" and (allow or MISSING in f.categories))
-    return code(coded, f.categories)
+def not_one_of(unknown: Unknown, feature: Feature) -> str:
+    """What to say where a category must be one of those that were agreed on."""
+    known = ", ".join(feature.categories)
+    return f"{unknown}, which is not one of: {known}; mend or remove the row"
+
+
+def _text_of(column: Array | Coded, row: int) -> str:
+    return column.texts[column.codes[row]] if isinstance(column, Coded) else spell(column[row])
 
 
 def _units(schema: Schema) -> tuple[Array, Array]:

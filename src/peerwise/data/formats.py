@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,34 +36,46 @@ def _reading(path: Path) -> Iterator[None]:
         raise BadFile(f"cannot read '{path}' ({error}); mend it or copy it again") from error
 
 
-def read_columns(path: Path) -> tuple[list[str], str]:
-    """The names of a table's columns, and the separator of a CSV file."""
+class Header(NamedTuple):
+    """The names of a table's columns, and how its cells are separated."""
+
+    names: list[str]
+    sep: str  # "" for Parquet; ends with a space where one follows every separator
+    twice: tuple[str, ...] = ()  # names that more than one column has
+
+
+def read_header(path: Path) -> Header:
+    """The columns of a table; of two that are called alike the second is called NAME.1."""
     with _reading(path):
         if path.suffix.lower() == ".parquet":
             schema = pq.read_schema(path)
             index = (schema.pandas_metadata or {}).get("index_columns", [])
-            return [c for c in schema.names if c not in index], ""
+            return Header([c for c in schema.names if c not in index], "")
         with path.open(encoding="utf-8-sig") as stream:
-            header = stream.readline()
-        sep = max(",;\t", key=header.count)
-        return list(_csv(path, sep, nrows=0).columns), sep
+            line = stream.readline()
+        sep = max(",;\t", key=line.count)
+        sep += " " if line.count(sep) and line.count(sep) == line.count(sep + " ") else ""
+        first = _csv(path, sep, header=None, nrows=1).iloc[0]
+    given = [f"Unnamed: {i}" if pd.isna(n) else str(n).strip() for i, n in enumerate(first)]
+    names: list[str] = []
+    for name in given:
+        number = names.count(name)
+        while (new := f"{name}.{number}" if number else name) in names or (number and new in given):
+            number += 1
+        names.append(new)
+    return Header(names, sep, tuple(dict.fromkeys(n for n in given if given.count(n) > 1)))
 
 
-def read_frame(path: Path, columns: Sequence[str], sep: str) -> pd.DataFrame:
-    """The named columns of a table; `sep` is the separator from `read_columns`, "" for Parquet."""
+def read_frame(path: Path, header: Header, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """The named columns of a table, or all; the cells of a CSV file as texts, nothing changed.
+
+    A CSV file has no types: what its texts mean is for the schema to say. Empty cells are missing.
+    """
+    wanted = list(header.names if columns is None else columns)
     with _reading(path):
-        if not sep:
-            return pd.read_parquet(path, columns=list(columns))
-        frame = _csv(path, sep)[list(columns)].copy()
-    for name in columns:
-        unknown = frame[name] == "?"
-        if unknown.any():
-            # a CSV file has no types: "?" among numbers alone is a missing number, not a category
-            known = frame[name].mask(unknown)
-            numbers = pd.to_numeric(known, errors="coerce")
-            if numbers.notna().any() and numbers.notna().equals(known.notna()):
-                frame[name] = numbers
-    return frame
+        if not header.sep:
+            return pd.read_parquet(path, columns=wanted)
+        return _csv(path, header.sep, header=0, names=header.names)[wanted].copy()
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -73,12 +85,13 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 
 def _csv(path: Path, sep: str, **options: Any) -> pd.DataFrame:
+    options |= {"dtype": "str", "keep_default_na": False, "na_values": [""]}
+    options |= {"index_col": False, "skipinitialspace": sep.endswith(" ")}
     with warnings.catch_warnings():
         # rows longer than the header would lose values with no more than a warning, and with
         # `usecols` without one: so all columns are read
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        options |= {"index_col": False, "low_memory": False, "skipinitialspace": True}
-        frame: pd.DataFrame = pd.read_csv(path, sep=sep, **options)
+        frame: pd.DataFrame = pd.read_csv(path, sep=sep[0], **options)
         return frame
 
 

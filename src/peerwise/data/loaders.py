@@ -10,17 +10,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from peerwise.data import emnist, manifest
-from peerwise.data.columns import factorise
+from peerwise.data.columns import factorise, spelt
 from peerwise.data.formats import (
     TABULAR,
+    Header,
     idx_parts,
-    read_columns,
     read_frame,
+    read_header,
     read_npz,
     sheet_parts,
 )
 from peerwise.data.manifest import Entry
-from peerwise.errors import BadFile, BadSetting, UnknownName
+from peerwise.data.numbers import parse
+from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 
 Array = npt.NDArray[Any]
 LABEL = "label"  # the target's name where the source has none
@@ -44,6 +46,8 @@ class Table(NamedTuple):
     split: Array | None = None  # [m] "train" or "test" where the source defines it
     categorical: tuple[str, ...] | None = None  # the source's own typing, None when it has none
     note: str = ""  # what to know before quoting results
+    public: bool = False  # a published set, whose kinds, categories and classes are no secret
+    twice: tuple[str, ...] = ()  # names that more than one column of the file has
 
 
 def load(name: str | Path, *, folder: str | Path | None = None, target: str | None = None) -> Table:
@@ -95,8 +99,12 @@ def available(folder: str | Path | None = None) -> list[dict[str, Any]]:
 
 
 def _texts(values: Any) -> Array:
-    codes, texts = factorise(values)
-    return np.array([*texts, None], dtype=object)[codes]
+    """Labels as texts, None where missing; 1 and 1.0 are the same where all are numbers."""
+    coded = factorise(values)
+    read = parse(coded.texts)
+    if read.fits.all() and not read.codes.any():
+        coded = spelt(coded)
+    return np.array([*coded.texts, None], dtype=object)[coded.codes]
 
 
 def _summary(entry: Entry) -> tuple[Any, ...]:
@@ -118,12 +126,22 @@ def _note(entry: Entry) -> str:
 def _file(path: Path, target: str | None) -> Table:
     if not path.is_file():
         raise BadFile(f"there is no file '{path}'")
-    columns, sep = read_columns(path)
+    header = read_header(path)
     if target is None:
-        raise BadSetting(f"'{path}' needs `target`, one of its columns: {', '.join(columns)}")
-    _known_target(path, target, columns)
-    frame = read_frame(path, columns, sep)
-    return Table(path.stem, frame.drop(columns=[target]), _texts(frame[target]), target)
+        raise BadSetting(f"'{path}' needs `target`, one of its columns: {', '.join(header.names)}")
+    _known_target(path, target, header.names)
+    _one_target(path, target, header)
+    frame = read_frame(path, header)
+    labels, twice = _texts(frame[target]), header.twice
+    return Table(path.stem, frame.drop(columns=[target]), labels, target, twice=twice)
+
+
+def _one_target(path: Path, target: str, header: Header) -> None:
+    if target in header.twice:
+        raise BadData(
+            f"'{path}' has two columns called '{target}', the target: the second would give it "
+            "away; rename or remove one"
+        )
 
 
 def _known_target(source: object, target: str, columns: Sequence[str]) -> None:
@@ -150,15 +168,17 @@ def _listed(home: Path, entry: Entry, target: str | None) -> Table:
 def _table(paths: list[Path], entry: Entry, target: str | None) -> Table:
     if len(paths) != 1 or paths[0].suffix.lower() not in TABULAR:
         raise BadFile(f"'{entry['name']}' must be one file, {' or '.join(TABULAR)}")
-    columns, sep = read_columns(paths[0])
+    header = read_header(paths[0])
+    columns = header.names
     target = target or manifest.text(entry, "target")
     split = manifest.optional_text(entry, "split_column")
     _known_target(entry["name"], target, columns)
+    _one_target(paths[0], target, header)
     features = [c for c in manifest.feature_columns(entry, columns) if c != target]
     if split is not None and split not in columns:
         raise BadFile(f"the split column '{split}' of '{entry['name']}' is not in '{paths[0]}'")
     wanted = dict.fromkeys([*features, target, *([split] if split else [])])
-    frame = read_frame(paths[0], list(wanted), sep)
+    frame = read_frame(paths[0], header, list(wanted))
     categorical = manifest.texts(entry, "categorical") if "categorical" in entry else None
     return Table(
         name=entry["name"],
@@ -168,6 +188,8 @@ def _table(paths: list[Path], entry: Entry, target: str | None) -> Table:
         split=frame[split].astype(str).to_numpy(dtype=str) if split else None,
         categorical=categorical,
         note=_note(entry),
+        public=True,
+        twice=header.twice,
     )
 
 
@@ -185,7 +207,7 @@ def _features(paths: list[Path], entry: Entry, target: str | None) -> Table:
         if not low.shape == high.shape == x.shape[1:]:
             raise BadFile(f"low and high of '{paths[0]}' must have one value for each feature")
         x = low + x / np.float32(255) * (high - low)
-    return Table(entry["name"], x, _names(entry, y), LABEL, note=_note(entry))
+    return Table(entry["name"], x, _names(entry, y), LABEL, note=_note(entry), public=True)
 
 
 def _images(paths: list[Path], entry: Entry, target: str | None) -> Table:
@@ -202,7 +224,7 @@ def _images(paths: list[Path], entry: Entry, target: str | None) -> Table:
     images = np.concatenate([x for x, _ in parts.values()])
     labels = _names(entry, np.concatenate([y for _, y in parts.values()]))
     split = np.repeat(list(parts), [len(y) for _, y in parts.values()])
-    return Table(entry["name"], images, labels, LABEL, split, note=_note(entry))
+    return Table(entry["name"], images, labels, LABEL, split, note=_note(entry), public=True)
 
 
 def _shape(entry: Entry) -> list[int]:
@@ -231,7 +253,7 @@ def _bundled(name: str, target: str | None) -> Table:
     if BUNDLED[name][0] == "image":
         frame = (bunch.images / bunch.images.max()).astype(np.float32)
     labels = _texts(np.asarray(bunch.target_names)[bunch.target])
-    return Table(name, frame, labels, "class", None, (), BUNDLED[name][-1])
+    return Table(name, frame, labels, "class", None, (), BUNDLED[name][-1], True)
 
 
 def _openml(name: str, target: str | None) -> Table:
@@ -255,5 +277,5 @@ def _openml(name: str, target: str | None) -> Table:
         raise BadSetting(f"OpenML's '{name}' names no target; give `target`")
     _known_target(f"openml:{name}", target, list(bunch.frame.columns))
     note = f"OpenML {bunch.details.get('id', name)}, version {bunch.details.get('version', '?')}."
-    frame = bunch.frame.drop(columns=[target])
-    return Table(f"openml:{name}", frame, _texts(bunch.frame[target]), target, note=note)
+    frame, labels = bunch.frame.drop(columns=[target]), _texts(bunch.frame[target])
+    return Table(f"openml:{name}", frame, labels, target, note=note, public=True)

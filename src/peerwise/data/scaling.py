@@ -57,10 +57,19 @@ def _moments(x: Array) -> tuple[Array, Array]:
         count = np.maximum(here.sum(0), 1)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.where(here, block, 0).sum(0) / count
-            std = np.sqrt((np.where(here, block - mean, 0) ** 2).sum(0) / count)
+            apart = np.where(here, block - mean, 0)
+            std = np.sqrt((apart**2).sum(0) / count)
+            std = np.where(std > 0, std, _tiny(apart, count))
         low, high = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)
         # rounding gives equal values a standard deviation of 1e-17, so compare them instead
         varies = high > low
         center[part] = np.where(varies, mean, np.where(here.any(0), low, 0.0))
         scale[part] = np.where(varies & (std > 0), std, 1.0)
     return center, scale
+
+
+def _tiny(apart: Array, count: Array) -> Array:
+    """The standard deviation of columns so small that the squares of their values are 0."""
+    most = np.abs(apart).max(0, initial=0)
+    std: Array = most * np.sqrt(((apart / np.where(most > 0, most, 1)) ** 2).sum(0) / count)
+    return std

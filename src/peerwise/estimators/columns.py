@@ -14,7 +14,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from peerwise.data.columns import spell
+from peerwise.data.columns import number_objects
+from peerwise.data.numbers import spell
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 
@@ -55,7 +56,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _column(series: pd.Series, name: Any) -> Any:
-    if _is_number(series.dtype):
+    if _is_number(series.dtype) or number_objects(series):  # Parquet gives decimals as objects
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         options = {"ensure_all_finite": "allow-nan", "input_name": f"column '{name}'"}
         return check_array(values[:, None], **options)[:, 0]
@@ -146,6 +147,9 @@ def learn_schema(
             share = weight[known] / weight[known].sum()
             center = float(share @ values[known])
             spread = float(np.sqrt(share @ (values[known] - center) ** 2))
+            if spread == 0:  # squares of tiny numbers are 0
+                most = np.abs(values[known] - center).max() or 1.0
+                spread = most * float(np.sqrt(share @ ((values[known] - center) / most) ** 2))
             varies = np.ptp(values[known]) > 0 and np.isfinite(spread) and spread > 0
             scale = spread if varies else 1.0
             center = center if varies else float(values[known][0])

@@ -9,6 +9,7 @@ import numpy as np
 
 from peerwise import metrics
 from peerwise.core import Method
+from peerwise.errors import BadData
 from peerwise.learner.assemble import Assembled, assemble, make_links
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World, drawn
@@ -85,9 +86,7 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
         for stage in stages:
             seen = [run.history[stage] for run in runs]
             prefix = "combined_" if stage == "combine" else ""
-            values |= {
-                prefix + k: np.concatenate([np.asarray(h[k]) for h in seen]) for k in seen[0]
-            }
+            values |= {prefix + k: _joined(k, [np.asarray(h[k]) for h in seen]) for k in seen[0]}
     else:  # nothing is learnt round by round: look at the start
         values |= _at_end(methods, states, probes, s["precision"])
     size, messages = (0, 0) if silent else (runs[0].message_bytes, runs[0].messages)
@@ -112,7 +111,17 @@ def _at_end(
             _look(method, cast(probe, dtype), *state)
             for method, probe, state in zip(methods, probes, states, strict=True)
         ]
-        return {k: np.stack([np.asarray(h[k])[None] for h in seen]) for k in seen[0]}
+        return {k: _joined(k, [np.asarray(h[k])[None, None] for h in seen]) for k in seen[0]}
+
+
+def _joined(name: str, parts: list[np.ndarray]) -> np.ndarray:
+    """What all repetitions recorded, one after the other."""
+    if len({part.shape[1:] for part in parts}) > 1:
+        raise BadData(
+            f"'{name}' has a value for each class, and not all repetitions drew training rows of "
+            "the same classes; take more rows, or say [data] public = true if all classes are known"
+        )
+    return np.concatenate(parts)
 
 
 def _alike(parts: list[Assembled]) -> bool:

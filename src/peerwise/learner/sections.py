@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Lt
 
+from peerwise.data import WORDS
 from peerwise.declare import (
     Declared,
     Named,
@@ -34,12 +35,21 @@ class Data(NamedTuple):
     target: Annotated[str | None, "the column to predict (files)"] = None
     typing: Annotated[
         Literal["distinct", "manifest"],
-        "a number of at most 10 values is a category, or as declared",
+        "a column of at most `distinct` values is a category, or as its source declares",
     ] = "distinct"
+    distinct: Annotated[int, Ge(1), "the most values of a category"] = 10
+    columns: Annotated[
+        dict[str, Literal["number", "category", "drop"]], "what single columns are, by name"
+    ] = {}  # noqa: RUF012 (never changed)
     missing: Annotated[Literal["category", "missing", "error"], "what a missing value is"] = (
         "category"
     )
+    missing_words: Annotated[tuple[str, ...], "words that mean missing"] = WORDS
     drop: Annotated[tuple[str, ...], "columns to leave out"] = ()
+    public: Annotated[
+        bool | None,
+        "kinds, categories and classes of all rows, not of training rows; none: of published sets",
+    ] = None
     scale: Annotated[
         Literal["each", "all", "unit"],
         "numbers to mean 0 and variance 1 feature by feature, or all alike, or from 0 to 1",
@@ -51,7 +61,10 @@ class Split(NamedTuple):
 
     partition: Annotated[str, Named("partition"), "who gets which rows"] = "iid"
     nodes: Annotated[int, Ge(1), "size of the network"] = 50
-    rows: Annotated[Annotated[int, Ge(1)] | Literal["all"], "rows a node, on average"] = 50
+    rows: Annotated[
+        Annotated[int, Ge(1)] | Literal["all"] | None,
+        "rows a node, on average; none: 50, or fewer so that test rows are left",
+    ] = None
     sizes: Annotated[str, Named("sizes"), "how rows are spread over the nodes"] = "equal"
     shift: Annotated[str, Named("shift"), "how nodes see or label rows otherwise"] = "none"
     test: Annotated[Literal["drawn", "own"], "test rows drawn, or those of the set's own split"] = (

@@ -1,5 +1,6 @@
 """Who holds which rows: drawn for a simulation, given to an estimator, or a peer's own."""
 
+import json
 import math
 import os
 from dataclasses import replace
@@ -15,6 +16,8 @@ from peerwise.declare import build, find
 from peerwise.errors import BadData, BadSetting
 from peerwise.learner.sections import Cell
 from peerwise.methods.baselines import one_hot
+
+ROWS = 50  # a node, unless a description says otherwise
 
 
 class World(NamedTuple):
@@ -33,6 +36,7 @@ class World(NamedTuple):
     links: Any = None  # the topology, where it is given and not drawn
     sums: Any = None  # what a first phase found, where it is past
     draw: Any = None  # a release that was drawn before
+    unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
 
 
 def is_plain(cell: Cell) -> bool:
@@ -48,19 +52,54 @@ def _version(source: str) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=4)
-def _encoded(
-    version: Any, source: str, target: str | None, typing: str, missing: str,
-    drop: tuple[str, ...], whole: bool,
-) -> tuple[data.Encoded, tuple[int, ...]]:  # fmt: skip
-    """A table as numbers, and the shape of its rows; `whole` images keep constant pixels."""
-    table = data.load(source, target=target)
-    encoded = data.encode(table, typing=typing, missing=missing, drop=drop)
-    shape = np.shape(table.frame)[1:]
+def _raw(version: Any, source: str, target: str | None) -> data.Raw:
+    return data.Raw(data.load(source, target=target))
+
+
+def reading(cell: Cell) -> dict[str, Any]:
+    """How the cell's rows are read, as arguments of `data.encode`."""
+    d = cell["data"]
+    same = {name: d[name] for name in ("typing", "missing", "distinct", "columns")}
+    return {**same, "drop": d["drop"], "words": d["missing_words"]}
+
+
+def raw_rows(cell: Cell) -> data.Raw:
+    """The rows of the cell's source, not yet encoded."""
+    source, target = cell["data"]["source"], cell["data"]["target"]
+    return _raw(_version(source), source, target)
+
+
+def is_public(cell: Cell, table: data.Table) -> bool:
+    """Whether kinds, categories and classes are known beforehand, as those of all rows."""
+    public = cell["data"]["public"]
+    return table.public if public is None else bool(public)
+
+
+@lru_cache(maxsize=4)
+def _encoded(raw: data.Raw, how: str, whole: bool) -> data.Encoded:
+    """All rows under the schema of all; `whole` images keep constant pixels."""
+    encoded = data.encode(raw, **json.loads(how))
+    shape = np.shape(raw.table.frame)[1:]
     if whole and encoded.dropped and len(shape) > 1:
         pixels = tuple(data.Feature(f"f{j}", "numeric") for j in range(math.prod(shape)))
         schema = replace(encoded.schema, features=pixels)
-        encoded = data.encode(table, missing=missing, schema=schema)
-    return encoded, shape
+        encoded = data.encode(raw, missing=json.loads(how)["missing"], schema=schema)
+    return encoded
+
+
+def described(cell: Cell) -> data.Reading:
+    """How the columns of the cell's source are read, all rows taken together."""
+    raw = raw_rows(cell)
+    encoded = _learnt(cell, raw, None)
+    return data.describe(raw, encoded, words=cell["data"]["missing_words"])
+
+
+def _learnt(cell: Cell, raw: data.Raw, rows: np.ndarray | None) -> data.Encoded:
+    """All rows under the schema that `rows` alone teach, or that is public."""
+    how = reading(cell)
+    if is_public(cell, raw.table):
+        return _encoded(raw, json.dumps(how), cell["data"]["scale"] != "each")
+    return data.encode(raw, rows=rows, **how)
 
 
 def drawn(cell: Cell, repetition: int) -> World:
@@ -71,12 +110,13 @@ def drawn(cell: Cell, repetition: int) -> World:
     rows, before the rows are standardised: the units that a network agrees on are those of the rows
     that its nodes hold. It moves numbers by parts of their standard deviation, so that the units
     before do not matter.
+
+    Unless they are public, kinds, categories and classes are those of the nodes' rows as well.
     """
-    d, s, seed = cell["data"], cell["split"], cell["run"]["seed"]
-    reading = d["source"], d["target"], d["typing"], d["missing"], tuple(d["drop"])
-    encoded, shape = _encoded(_version(d["source"]), *reading, d["scale"] != "each")
-    pool, test = _test_rows(cell, encoded, repetition)
-    wanted = len(pool) if s["rows"] == "all" else s["nodes"] * s["rows"]
+    s, seed = cell["split"], cell["run"]["seed"]
+    raw = raw_rows(cell)
+    pool, test, wanted = _test_rows(cell, raw.table, repetition)
+    encoded = _learnt(cell, raw, pool)
     rng = np.random.default_rng([seed, repetition, 1])
     least = min(2, wanted // s["nodes"])
     facts: dict[str, Any] = {"rng": rng, "nodes": s["nodes"], "rows": wanted, "minimum": least}
@@ -84,11 +124,14 @@ def drawn(cell: Cell, repetition: int) -> World:
     facts |= {"x": encoded.x[pool], "y": encoded.y[pool]}
     dealt = _checked_deal(build("partition", s["partition"], facts), cell, len(pool))
     train = pool[np.concatenate(dealt)]
+    if len(train) < len(pool):
+        encoded = _learnt(cell, raw, train)
     kept = np.concatenate([train, test])
     x, y, schema = encoded.x[kept], encoded.y[kept], encoded.schema
     m = len(train)
     owned = np.split(np.arange(m), np.cumsum([len(rows) for rows in dealt])[:-1])
     x[:m], y[:m] = _shifted(cell, repetition, x[:m], y[:m], owned, schema)
+    x, schema = _with_unseen(cell, x, schema, m)
     x, schema = _scaled(cell, x, schema, m)
     x = (
         x.astype(cell["run"]["precision"], copy=False)
@@ -96,35 +139,66 @@ def drawn(cell: Cell, repetition: int) -> World:
         else x
     )
     graph = int(np.random.SeedSequence([seed, repetition, 2]).generate_state(1)[0])
+    shape = np.shape(raw.table.frame)[1:]
     world = World(
-        x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape
+        x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape,
+        unseen=encoded.unknown,
     )  # fmt: skip
     return as_read(cell, world)
 
 
-def _test_rows(cell: Cell, encoded: data.Encoded, repetition: int) -> tuple[Any, Any]:
-    """Which rows can be dealt and which are for testing."""
+def _with_unseen(
+    cell: Cell, x: np.ndarray, schema: data.Schema, m: int
+) -> tuple[np.ndarray, data.Schema]:
+    """Test rows with what no training row has in a form that models can read.
+
+    A category of its own adds nothing to a prediction as NaN. A name that is used as a number is
+    given the mean of the training rows, which is as little as can be said of it.
+    """
+    if schema.missing or not np.isnan(x[m:]).any():
+        return x, schema
+    if is_plain(cell):  # its categories are numbers
+        return x, replace(schema, missing=True)
+    for j, f in enumerate(schema.features):
+        if f.kind == "numeric":
+            x[m:, j] = np.where(np.isnan(x[m:, j]), x[:m, j].mean(), x[m:, j])
+    return x, schema
+
+
+def _test_rows(cell: Cell, table: data.Table, repetition: int) -> tuple[Any, Any, int]:
+    """Which rows can be dealt, which are for testing, and how many the nodes have together."""
     s, source = cell["split"], cell["data"]["source"]
     rng = np.random.default_rng([cell["run"]["seed"], repetition, 0])
-    total = len(encoded.y)
-    wanted = 0 if s["rows"] == "all" else s["nodes"] * s["rows"]
+    total = len(table.labels)
     if s["test"] == "own":
-        if encoded.split is None:
+        if table.split is None:
             raise BadSetting(f'{source} has no test rows of its own; take [split] test = "drawn"')
-        parts = (rng.permutation(np.flatnonzero(encoded.split == p)) for p in ("train", "test"))
+        parts = (rng.permutation(np.flatnonzero(table.split == p)) for p in ("train", "test"))
         pool, test = next(parts), next(parts)[: s["test_rows"]]
+        wanted = _rows_each(cell, len(pool), len(pool)) * s["nodes"]
     else:
+        wanted = _rows_each(cell, total - 1, total * 7 // 10) * s["nodes"]
         order = rng.permutation(total)
         test = order[max(wanted, total - s["test_rows"]) :]
         pool = order[: total - len(test)]
     pool = pool[: s["train_rows"]]
     if len(pool) < max(wanted, s["nodes"]) or not len(test):
-        rows = f"nodes of {s['rows']} rows" if wanted else "nodes"
+        rows = f"nodes of {wanted // s['nodes']} rows" if wanted else "nodes"
         raise BadData(
             f"{source} has {total} rows: too few for {s['nodes']} {rows} and a test set; ask for "
             "fewer nodes, rows or test rows"
         )
-    return pool, test
+    return pool, test, wanted or len(pool)
+
+
+def _rows_each(cell: Cell, most: int, usual: int) -> int:
+    """Rows a node; 0 for all there are. By default 50, or its share of the `usual` number."""
+    s = cell["split"]
+    if s["rows"] is not None:
+        return 0 if s["rows"] == "all" else int(s["rows"])
+    if s["train_rows"] is not None:
+        most, usual = min(most, s["train_rows"]), min(usual, s["train_rows"])
+    return ROWS if s["nodes"] * ROWS <= most else max(usual // s["nodes"], 1)
 
 
 def _checked_deal(dealt: Any, cell: Cell, total: int) -> list[np.ndarray]:
@@ -189,7 +263,9 @@ def as_read(cell: Cell, world: World) -> World:
     if cell.method.learns == "model":
         return world
     tables = [world.x] if world.x_test is None else [world.x, world.x_test]
-    if any(np.isnan(x).any() for x in tables):
+    numbers = [j for j, r in enumerate(world.schema.cardinalities) if not r]
+    # a category that only test rows have is none of those that the net knows: all zeros
+    if np.isnan(world.x).any() or any(np.isnan(x[:, numbers]).any() for x in tables):
         raise BadData(
             f"{cell.method.name} cannot use missing values; take "
             '[data] missing = "category" or fill them in'

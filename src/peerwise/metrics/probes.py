@@ -42,7 +42,9 @@ def judged(log_prob: Array, y: Array) -> tuple[Array, Array, Array]:
     A model that has broken down is wrong about everything. `y` is [n, b], or [1, b] for all.
     """
     right = log_prob.argmax(-1) == y
-    prob = jnp.exp(jnp.take_along_axis(log_prob, y[..., None], -1))[..., 0]
+    # a class that no training row has is beyond the last: its probability is 0
+    of_class = jnp.take_along_axis(log_prob, y[..., None], -1, mode="fill", fill_value=-jnp.inf)
+    prob = jnp.exp(of_class)[..., 0]
     fine = fine_rows(log_prob)
     wrong = jnp.where(fine & right, 0.0, 1.0)
     surprise = -jnp.log(jnp.maximum(jnp.where(fine, prob, 0), LEAST))

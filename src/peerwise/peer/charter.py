@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import tomli_w
 from pydantic import (
     BaseModel,
@@ -46,6 +47,7 @@ class Charter(Terms):
     missing: Annotated[bool, Field(strict=True)] = Field(
         False, description="whether cells may be empty"
     )
+    missing_words: tuple[str, ...] = Field((), description="what else means that a cell is empty")
     units: Literal["given", "agree"] = Field(
         "given", description="center and scale as given, or found by exact sums between neighbours"
     )
@@ -230,7 +232,7 @@ class Charter(Terms):
         """
         wide = exact or self.precision == "float64"
         dtype: type[np.floating] = np.float64 if wide else np.float32
-        return own_rows(table, self.schema(), self.features, self.limits, dtype)
+        return own_rows(table, self.schema(), self.features, self.limits, dtype, self.missing_words)
 
 
 def draft(
@@ -258,6 +260,7 @@ def draft(
     """
     encoded = data.encode(table, typing=typing)
     schema = encoded.schema
+    words = _words_among_numbers(table, schema)
     description = described.as_written(description)
     described.check_moved(description)
     if units == "given" and not is_plain(described.cell_of(description)):
@@ -276,6 +279,7 @@ def draft(
         "target": schema.target,
         "classes": schema.classes,
         "missing": schema.missing if missing is None else missing,
+        "missing_words": words,
         "units": units,
         "features": [
             {"name": f.name, "kind": f.kind, "categories": f.categories}
@@ -293,6 +297,15 @@ def draft(
         },
     }
     return _checked(raw, "the charter", described.own_code(description))
+
+
+def _words_among_numbers(table: data.Table, schema: data.Schema) -> tuple[str, ...]:
+    """The words that stand for missing numbers in a sample: nodes may write them, too."""
+    if not isinstance(table.frame, pd.DataFrame):
+        return ()
+    plain = {f.name for f in schema.features if not f.categories}
+    texts = table.frame[[c for c in table.frame if str(c) in plain]].select_dtypes(exclude="number")
+    return tuple(word for word in data.WORDS if (texts == word).any(axis=None))
 
 
 def _checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:

@@ -38,7 +38,8 @@ class Learnt(NamedTuple):
 
     def log_proba(self, frame: pd.DataFrame) -> np.ndarray:
         """log p(y | x) [m, c] of rows in the units of the data; columns go by name."""
-        return self.of_rows(encode_rows(frame, self.charter.schema()))
+        charter = self.charter
+        return self.of_rows(encode_rows(frame, charter.schema(), charter.missing_words))
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """The same of rows in the charter's units."""

@@ -1,13 +1,12 @@
 """A node's own rows as numbers, if they are what was agreed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from peerwise import data
-from peerwise.data.columns import Coded, factorise, read_column
+from peerwise.data.encode import not_one_of
 from peerwise.data.scaling import rescaled
 from peerwise.errors import BadData
 from peerwise.peer.terms import FeatureTerms, LimitTerms
@@ -19,23 +18,25 @@ def own_rows(
     features: Sequence[FeatureTerms],
     limits: LimitTerms,
     dtype: type[np.floating],
+    words: Collection[str] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """x [m, d] of `dtype` and y [m] int32; BadData says what is not as agreed, and where."""
+    """x [m, d] of `dtype` and y [m] int32; BadData says what is not as agreed, and where.
+
+    `words` are those that mean missing; every other text is a value.
+    """
     if table.target != schema.target:
         raise BadData(
             f"the labels of '{table.name}' are its column '{table.target}' and the charter predicts"
             f" '{schema.target}'; load the table with that target"
         )
-    if isinstance(table.frame, pd.DataFrame):
-        places = {str(name): j for j, name in enumerate(table.frame.columns)}
-        for feature in features:
-            if feature.categories and feature.name in places:
-                _known_categories(table.frame.iloc[:, places[feature.name]], feature)
     # plain numbers first: bounds are about the values that the file holds
     plain = replace(
         schema, features=tuple(replace(f, center=0.0, scale=1.0) for f in schema.features)
     )
-    raw = data.encode(table, schema=plain)
+    raw = data.encode(table, schema=plain, words=words)
+    for unknown in raw.unknown:  # also where gaps are allowed: it is no gap, it is a mistake
+        agreed = next(f for f in schema.features if f.name == unknown.column)
+        raise BadData(not_one_of(unknown, agreed))
     for j, feature in enumerate(features):
         _within(raw.x[:, j], feature)
     _enough(raw.y, schema.classes, limits, table.name)
@@ -45,19 +46,6 @@ def own_rows(
     center = np.array([f.center for f in schema.features])
     scale = np.array([f.scale for f in schema.features])
     return rescaled(raw.x, center, scale).astype(dtype), raw.y
-
-
-def _known_categories(column: pd.Series, feature: FeatureTerms) -> None:
-    """Refuse an unseen category, also where gaps are allowed: it is no gap, it is a mistake."""
-    read = read_column(feature.name, column, None, unknown="?" not in feature.categories)
-    coded = read if isinstance(read, Coded) else factorise(read)
-    for i, text in enumerate(coded.texts):
-        if text not in feature.categories:
-            row = int(np.argmax(coded.codes == i))
-            raise BadData(
-                f"column '{feature.name}' holds '{text}' in row {row} (counted from 0), which is "
-                f"not one of: {', '.join(feature.categories)}; mend or remove the row"
-            )
 
 
 def _within(x: np.ndarray, feature: FeatureTerms) -> None:

@@ -1,6 +1,6 @@
 """Should my site join? Every site's own model against the network's, on its own held-out rows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,8 @@ def join(
     by: Sequence[str] = (),
     held_out: float = 0.3,
     seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    missing_words: Collection[str] = data.WORDS,
     **options: Any,
 ) -> Joined:
     """Compare for every site in column `site`; `options` go to `DecentralizedClassifier`.
@@ -43,7 +45,8 @@ def join(
     Every site keeps `held_out` of its rows to judge by. The local model is calibrated on the
     site's other rows alone (`isolated`), the network's is the model with which the site's node
     ends (`crc`); center, scale and categories are those of all sites for both. `by` names columns
-    whose values get a line each in the report.
+    whose values get a line each in the report. Columns are numbers or categories as the training
+    rows show, or as the source or `columns` declares.
     """
     if not 0 < held_out < 1:
         raise BadSetting(f"held_out must be between 0 and 1, got {held_out}")
@@ -53,14 +56,14 @@ def join(
     frame = table.frame
     if not isinstance(frame, pd.DataFrame):
         raise BadData(f"'{name}' is an array and has no column that says where a row is held")
-    columns = [str(c) for c in frame.columns]
+    named = [str(c) for c in frame.columns]
     if not len(frame):
         raise BadData(f"'{name}' has no rows")
     for column in (site, *by):
         if column == table.target:
             raise BadSetting(f"'{column}' is the column to predict; name another")
-        if column not in columns:
-            raise UnknownName("column", column, columns)
+        if column not in named:
+            raise UnknownName("column", column, named)
     labels = np.asarray(table.labels, object)
     if pd.isna(labels).any():
         raise BadData(f"the target '{table.target}' is missing in some rows; remove these rows")
@@ -70,7 +73,6 @@ def join(
             f"'{table.target}' has {len(classes)} distinct values: sites can be compared on 2 to "
             f"{MOST_CLASSES} classes"
         )
-    _no_stray_text(frame)
     absent = frame[site].isna().to_numpy()
     if absent.any():
         raise BadData(
@@ -80,7 +82,8 @@ def join(
         raise UnknownName("class", positive, classes.tolist())
     owner = frame[site].astype(str).to_numpy()
     train = _kept(owner, held_out, seed)
-    x = frame.drop(columns=[site])
+    features = table._replace(frame=frame.drop(columns=[site]))
+    x = data.typed_frame(features, train, columns=columns, words=missing_words)
     prob = {}
     for method in (LOCAL, NETWORK):
         network = DecentralizedClassifier(
@@ -103,7 +106,7 @@ def join(
         y[~train], prob[LOCAL], prob[NETWORK], owner[~train], metric=metric, **asked
     )
     groups = pd.DataFrame({"site": owner[~train]}).assign(
-        **{c: frame[c].to_numpy()[~train] for c in by if c != site}
+        **{c: (x if c in x else frame)[c].to_numpy()[~train] for c in by if c != site}
     )
     report = metrics.report(y[~train], prob[NETWORK], subgroups=groups, **asked)
     predicted = prob[NETWORK].argmax(1)
@@ -118,22 +121,6 @@ def join(
         metrics.confusion(y[~train], predicted, classes.tolist()),
         {str(k): int(v) for k, v in counts.items()},
     )
-
-
-def _no_stray_text(frame: pd.DataFrame) -> None:
-    """Refuse a column of numbers that a few words would turn into categories."""
-    for name in frame.columns:
-        column = frame[name].dropna()
-        if pd.api.types.is_numeric_dtype(column) or not len(column):
-            continue
-        numbers = pd.to_numeric(column.astype(str), errors="coerce")
-        wrong = numbers.isna()
-        if wrong.any() and wrong.mean() < 0.1:
-            place = int(wrong.to_numpy().argmax())
-            raise BadData(
-                f"column '{name}' holds numbers, but '{column.iloc[place]}' in row "
-                f"{column.index[place]}; mend or empty such cells"
-            )
 
 
 def _kept(owner: np.ndarray, held_out: float, seed: int) -> np.ndarray:
