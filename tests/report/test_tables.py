@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from peerwise.errors import UnknownName
 from peerwise.report import sites, tables
 from peerwise.report.better import lower_is_better
 from peerwise.report.grid import within
@@ -126,3 +127,20 @@ def test_a_site_that_joins_keeps_its_name_in_eighty_columns(site):
 )  # fmt: skip
 def test_which_way_is_better(metric, lower):
     assert lower_is_better(metric) is lower
+
+
+def test_a_metric_of_every_node():
+    line = {"dataset": "wine", "round": 2, "repetition": 0, "node": [0, 1]}
+    frames = [
+        pd.DataFrame({**line, "method": method, "test_error": errors})
+        for method, errors in (("crc", [0.1, 0.2]), ("isolated", [0.3, 0.5]))
+    ]
+    before = frames[0].assign(round=1, test_error=0.9)
+    console = Console(width=80, file=io.StringIO())
+    for table in tables.node_tables(pd.concat([before, *frames]), "test_error"):
+        console.print(table)
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert "0 0.100 0.300" in lines
+    assert "1 0.200 0.500" in lines
+    with pytest.raises(UnknownName, match="did you mean 'test_error'"):
+        tables.node_tables(before, "test_eror")

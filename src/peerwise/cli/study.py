@@ -244,6 +244,9 @@ def report(
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="A metric to show for every node: test_error, say.")
+    ] = None,
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.checkpoint import write_whole
@@ -259,4 +262,4 @@ def report(
             write_whole(markdown, page(folder).encode())
             console.print(f"Markdown: {markdown}")
     else:
-        _show_sweep(folder, facet=facet, **_look(figure, style))
+        _show_sweep(folder, facet=facet, nodes=nodes, **_look(figure, style))

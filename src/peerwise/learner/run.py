@@ -89,8 +89,31 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
             values |= {prefix + k: _joined(k, [np.asarray(h[k]) for h in seen]) for k in seen[0]}
     else:  # nothing is learnt round by round: look at the start
         values |= _at_end(methods, states, probes, s["precision"])
+    values |= _by_subgroup(cell, worlds, parts, states)
     size, messages = (0, 0) if silent else (runs[0].message_bytes, runs[0].messages)
     return Outcome(np.array(at or [0]), values, size, messages)
+
+
+def _by_subgroup(
+    cell: Cell, worlds: list[World], parts: list[Assembled], states: list[Any]
+) -> dict[str, np.ndarray]:
+    """The same metrics on test rows of one kind: "metric|column = value" -> [repetitions, 1, ...].
+
+    A repetition without such rows has NaN.
+    """
+    values: dict[str, np.ndarray] = {}
+    for name in cell["run"]["by"]:
+        for value in np.unique(np.concatenate([w.groups[name] for w in worlds])):
+            seen = []
+            for world, part, state in zip(worlds, parts, states, strict=True):
+                rows = np.flatnonzero(world.groups[name] == value)
+                few = world._replace(x_test=world.x_test[rows], y_test=world.y_test[rows])  # type: ignore[index]
+                probe = assemble(cell, few, part.links.slots, part.shards).probe
+                look = _at_end([part.method], [state], [probe], cell["run"]["precision"])
+                seen.append(look if rows.size else {k: v * np.nan for k, v in look.items()})
+            values |= {f"{k}|{name} = {value}": np.concatenate([h[k] for h in seen])
+                       for k in seen[0]}  # fmt: skip
+    return values
 
 
 def _count(run: Any) -> int:

@@ -110,6 +110,7 @@ class Run(NamedTuple):
         tuple[Literal["combine", "adapt"], ...], "measured after combining, adapting, or both"
     ] = ("adapt",)
     metrics: Annotated[tuple[Any, ...], Named("metric"), "what is recorded beside the errors"] = ()
+    by: Annotated[tuple[str, ...], "columns: each of their values is measured apart, too"] = ()
     precision: Annotated[Literal["float32", "float64"], "of the arithmetic"] = "float32"
 
 
@@ -185,7 +186,7 @@ class Cell:
             d for d in declared("method").values() if d.traits.reference and d.learns == learns
         )
         kept = {k: v for k, v in self["method"].items() if k in central.options}
-        run = {**_table("run", self.raw.get("run", {})), "metrics": ()}
+        run = {**_table("run", self.raw.get("run", {})), "metrics": (), "by": ()}
         raw = {**self.raw, "method": {**kept, "name": central.name}, "run": run}
         return cell(raw)
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from peerwise import data
 from peerwise.data.scaling import rescaled
 from peerwise.declare import build, find
-from peerwise.errors import BadData, BadSetting
+from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.learner.sections import Cell
 from peerwise.methods.baselines import one_hot
 
@@ -37,6 +38,7 @@ class World(NamedTuple):
     sums: Any = None  # what a first phase found, where it is past
     draw: Any = None  # a release that was drawn before
     unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
+    groups: dict[str, np.ndarray] = {}  # column -> its texts in the test rows  # noqa: RUF012
 
 
 def is_plain(cell: Cell) -> bool:
@@ -142,9 +144,28 @@ def drawn(cell: Cell, repetition: int) -> World:
     shape = np.shape(raw.table.frame)[1:]
     world = World(
         x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape,
-        unseen=encoded.unknown,
+        unseen=encoded.unknown, groups=_groups(cell, raw.table, test),
     )  # fmt: skip
     return as_read(cell, world)
+
+
+MOST_GROUPS = 20  # values of a column that are measured apart
+
+
+def _groups(cell: Cell, table: data.Table, test: np.ndarray) -> dict[str, np.ndarray]:
+    """What the test rows have in the columns by which they are measured apart."""
+    groups = {}
+    for name in cell["run"]["by"]:
+        known = [str(c) for c in getattr(table.frame, "columns", ())]
+        if name not in known:
+            raise UnknownName("column in [run] by:", name, known)
+        texts = np.array(["missing" if pd.isna(v) else str(v) for v in table.frame[name]])
+        if (many := len(np.unique(texts))) > MOST_GROUPS:
+            raise BadSetting(
+                f"[run] by: '{name}' has {many} values; name columns of at most {MOST_GROUPS}"
+            )
+        groups[name] = texts[test]
+    return groups
 
 
 def _with_unseen(

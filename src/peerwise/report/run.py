@@ -16,13 +16,20 @@ def show(
     formats: Sequence[str] = (),
     style: str | None = None,
     facet: str | None = None,
+    nodes: str | None = None,
 ) -> list[Path]:
-    """Print the table of a run folder and draw its figures; returns the figures' paths."""
+    """Print the table of a run folder and draw its figures; returns the figures' paths.
+
+    `nodes` is a metric that is shown for every node, too.
+    """
     records, _, history = read_folder(folder)
     for table in tables.sweep_tables(folder.name, records, console.width):
         console.print(table)
     if history is None:
         return []
+    if nodes is not None:
+        for table in tables.node_tables(history, nodes, console.width):
+            console.print(table)
     factors = curves.factors_of(history)
     pictures = curves.pages(history, "", factors, facet=facet, style=style)
     names = ["curves", *(f"curves-{n}" for n in range(2, len(pictures) + 1))]

@@ -5,9 +5,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from peerwise.errors import UnknownName
 from peerwise.report.better import lower_is_better
 from peerwise.report.grid import Shown, empty_table, titled, within
 from peerwise.study.results import Claim, Record
@@ -41,6 +43,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 FIRST = ("test_error", "test_gap", "node_std", "test_log_loss")  # of the metrics in a table
+LAST = ("train_error", "bytes_per_link", "bytes")
 HIDDEN = ("train_gap", "train_soft_error", "test_soft_error", "train_log_loss")
 
 
@@ -104,8 +107,9 @@ def sweep_tables(title: str, records: Sequence[Record], width: int = 80) -> list
     their own below. Soft errors and the gap on training rows are left to results.json.
     """
     measured = dict.fromkeys(r.metric for r in records)
-    first = [m for m in FIRST if m in measured]
-    metrics = [*first, *(m for m in measured if m not in (*HIDDEN, *first))] or list(measured)
+    first, last = ([m for m in some if m in measured] for some in (FIRST, LAST))
+    others = [m for m in measured if m not in (*HIDDEN, *first, *last)]
+    metrics = [*first, *others, *last] or list(measured)
     columns = _label_columns(records)
     rows = _rows(records, columns)
     # Methods are compared within a setting, settings of one method within a data set
@@ -127,6 +131,24 @@ def sweep_tables(title: str, records: Sequence[Record], width: int = 80) -> list
     head = [*columns, *(m.replace("_", "\n", 1).replace("_", " ") for m in metrics)]
     tables = within(head, lines, width, labels=len(columns), sections=sections)
     return titled(title, tables, _caption(records))
+
+
+def node_tables(history: pd.DataFrame, metric: str, width: int = 80) -> list[Shown]:
+    """A metric of every node after the last round: a row a node, a column a setting."""
+    fixed = {"repetition", "round", "node"}
+    known = [str(c) for c in history if pd.api.types.is_float_dtype(history[c])]
+    if metric not in known:
+        raise UnknownName("metric", metric, known)
+    labels = [c for c in history if c not in {*fixed, *known}]
+    labels = [c for c in labels if history[c].nunique() > 1] or ["method"]
+    last = history[history["round"] == history.groupby("method")["round"].transform("max")]
+    wide = last.groupby(["node", *labels], dropna=False, sort=False)[metric].mean()
+    frame = wide.unstack(labels, sort=False)
+    names = [c if isinstance(c, tuple) else (c,) for c in frame.columns]
+    head = ["node", *("\n".join("any" if pd.isna(v) else str(v) for v in c) for c in names)]
+    rows = [[str(node), *(f"{v:.3f}" for v in row)] for node, *row in frame.itertuples()]
+    about = f"{metric.replace('_', ' ')} after the last round, mean over repetitions"
+    return titled("nodes", within(head, rows, width, labels=1), about)
 
 
 def _caption(records: Sequence[Record]) -> str:

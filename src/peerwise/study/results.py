@@ -54,7 +54,7 @@ def history_of(outcome: Outcome, **names: Any) -> pd.DataFrame:
 
     What was measured after the last round only is empty before it.
     """
-    arrays = {k: v for k, v in outcome.values.items() if v.ndim == 3}
+    arrays = {k: v for k, v in outcome.values.items() if v.ndim == 3 and "|" not in k}
     shape = outcome.values["test_error"].shape
     grid = np.indices(shape).reshape(3, -1)
     frame = pd.DataFrame({"repetition": grid[0], "round": outcome.rounds[grid[1]], "node": grid[2]})
@@ -160,7 +160,8 @@ def read_values(folder: Path) -> pd.DataFrame:
         ) from None
     except (OSError, ValueError, KeyError) as error:
         raise BadFile(f"{path} is damaged: {str(error).splitlines()[0]}") from None
-    frame = frame[frame["repetitions"].notna()].rename(columns={"repetitions": "value"})
+    whole = ~frame["metric"].str.contains("|", regex=False)  # not of a subgroup of the test rows
+    frame = frame[whole & frame["repetitions"].notna()].rename(columns={"repetitions": "value"})
     frame["repetition"] = [np.arange(len(v)) for v in frame["value"]]
     frame = frame.explode(["repetition", "value"], ignore_index=True).astype({"value": float})
     frame["seed"] = frame["seed"].astype(int)

@@ -81,14 +81,16 @@ def _records(rows: list[Row]) -> list[Record]:
     records = []
     for alike in groups.values():
         numbers, first = np.concatenate([row.repetitions for row in alike]), alike[0]
+        metric, _, subgroup = first.metric.partition("|")  # measured on some test rows alone
         setting = {k: v for k, v in first.names.items() if k not in ("dataset", "seed")}
+        setting |= {"subgroup": subgroup} if subgroup else {}
         records.append(
             Record(
                 paper=None,
                 item="run",
                 dataset=first.names["dataset"],
                 setting=setting,
-                metric=first.metric,
+                metric=metric,
                 value=float(numbers.mean()),
                 std=float(numbers.std(ddof=1)) if numbers.size > 1 else None,
                 reps=numbers.size,
@@ -122,10 +124,8 @@ def sweep(
         names = {"dataset": cell["data"]["source"], **names_of(cell), "seed": cell["run"]["seed"]}
         values = _values(cell, outcome, outcomes.get(references[cell.key].key))
         arrays = ran.done[cell.key].arrays
-        rows += [
-            Row(cell.key, names, metric, values.get(metric), arrays.get(metric))
-            for metric in {**arrays, **values}
-        ]
+        every = {**arrays, **values}
+        rows += [Row(cell.key, names, k, values.get(k), arrays.get(k)) for k in every]
         frames.append(history_of(outcome, **names))
     if not rows:
         raise BadSetting("; ".join(sorted(set(failures.values()))))
