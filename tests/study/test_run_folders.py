@@ -49,7 +49,8 @@ def test_a_run_folder_has_everything(folder):
     }
     raw = json.loads((folder / "results.json").read_text())
     assert set(raw[0]) == {
-        *("paper", "item", "dataset", "setting", "metric", "value", "std", "reps", "paper_value")
+        *("paper", "item", "dataset", "setting", "metric", "value", "std", "reps", "paper_value"),
+        "values",
     }
     assert {r["setting"]["method"] for r in raw} == {"crc", "isolated"}
     assert len(history) == 2 * 2 * 3 * 3  # methods, repetitions, rounds, nodes
@@ -102,7 +103,7 @@ def test_configurations_that_cannot_be_read(tmp_path):
 
 
 def test_claims_and_curves_of_an_earlier_run_do_not_stay(tmp_path):
-    claim = Claim(name="a", claim="b", rule="c", ours="d", paper="e", held=True)
+    claim = Claim(name="a", claim="b", rule="c", ours="d", paper="e", verdict="held")
     told = {"claims": [claim], "history": pd.DataFrame({"round": [1]})}
     write_folder(tmp_path, config={}, records=[RECORD], **told)
     assert read_folder(tmp_path)[1] == [claim]
