@@ -10,11 +10,12 @@ import json
 from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from peerwise.learner import Cell, Outcome, run
+if TYPE_CHECKING:  # papers list their tasks without importing the numerics
+    from peerwise.learner import Cell, Outcome
 
 Arrays = dict[str, np.ndarray]
 
@@ -72,7 +73,7 @@ class Task(NamedTuple):
 class Run(NamedTuple):
     """A cell of the learner."""
 
-    cell: Cell
+    cell: "Cell"
 
     @property
     def key(self) -> str:
@@ -91,19 +92,23 @@ class Run(NamedTuple):
 
     def run(self, checkpoint: Path) -> Arrays:
         """Run all repetitions of the cell; what trains nets takes long and keeps a checkpoint."""
+        from peerwise.learner import run
+
         long = self.cell.method.learns == "net" and self.cell["run"]["rounds"] > 1
         return to_arrays(run(self.cell, checkpoint if long else None))
 
 
-def to_arrays(outcome: Outcome) -> Arrays:
+def to_arrays(outcome: "Outcome") -> Arrays:
     """An outcome as arrays with names, to be kept."""
     sizes = {"bytes_per_link": outcome.bytes_per_link, "messages": outcome.messages}
     numbers = {name: np.asarray(number) for name, number in sizes.items()}
     return {"rounds": outcome.rounds, **numbers, **outcome.values}
 
 
-def to_outcome(arrays: Arrays) -> Outcome:
+def to_outcome(arrays: Arrays) -> "Outcome":
     """The outcome that was kept as arrays."""
+    from peerwise.learner import Outcome
+
     values = dict(arrays)
     rounds, size, messages = (values.pop(n) for n in ("rounds", "bytes_per_link", "messages"))
     return Outcome(rounds, values, int(size), int(messages))
