@@ -27,7 +27,7 @@ bench: setup ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 full: setup ## what takes long: claims at full size (needs PEERWISE_DATA), every case of a comparison
-	$(BIN)/python -m pytest -m full -n 2 --dist load --durations=20 $(ARGS)
+	PEERWISE_FULL=1 $(BIN)/python -m pytest -m "full or bits" -n 2 --dist load --durations=20 $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist runs .jax-cache

@@ -26,8 +26,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("derandomised")
 
 
-# folders and files, besides what is marked `optimised`
-AS_USERS_DO = {"parity", "peer"}
+# folders and files, besides what is marked `optimised`; test_faults compares with other processes
+AS_USERS_DO = {"parity", "test_faults.py"}
+FULL = "PEERWISE_FULL" in os.environ  # of `make full`
 
 
 def _known(option):
@@ -39,7 +40,11 @@ def _known(option):
     return True
 
 
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+QUICKLY = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_parallel_codegen_split_count": 1,
+    "xla_cpu_use_fusion_emitters": False,
+}
 QUICKLY = dict(filter(_known, QUICKLY.items()))
 compile_options, optimised = compiler.get_compile_options, False
 
@@ -70,7 +75,11 @@ if hasattr(core, "stage_p"):  # of JAX 0.10
 def _as_users_do(item):
     """Whether bits of what users run are compared, so that a test compiles as they do."""
     mark = item.get_closest_marker("optimised")
-    return all(mark.args) if mark else not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
+    if mark:
+        return all(mark.args)
+    if item.get_closest_marker("bits"):
+        return FULL
+    return not AS_USERS_DO.isdisjoint(item.path.parts[-2:])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -76,19 +76,6 @@ def quickly(*names, of=CHANNELS):
     )
 
 
-def as_users(*names):
-    """Every channel: some compiled as users do, the others quickly and with all that takes long."""
-    for name in CHANNELS:
-        if name not in names:
-            yield pytest.param(name, marks=pytest.mark.optimised(False))
-        marks = [pytest.mark.optimised, *([] if name in names else [pytest.mark.full])]
-        yield pytest.param(name, marks=marks, id=f"{name}, as users compile it")
-
-
-# together they have spells, loss, lateness and nodes that are away
-to_the_last_bit = pytest.mark.parametrize("name", list(as_users("bursty", "both")))
-
-
 def arrays(links):
     return [np.asarray(leaf) for leaf in links]
 
@@ -174,10 +161,11 @@ def test_a_saved_run_is_told_from_one_with_another_channel(name):
     assert fingerprint(few) == fingerprint(few)
 
 
-# --- to the last bit
+# --- to the last bit, compiled as users do
 
 
-@to_the_last_bit
+@pytest.mark.bits
+@every
 def test_order_and_padding_do_not_matter(name):
     channel, t = CHANNELS[name], 5
     straight = channel(KEY, t, ALL)
@@ -199,14 +187,15 @@ def padded(channel, t, straight, first):
     assert not np.asarray(wide.weight)[first:].any()
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @quickly("erasure by link")
 def test_more_links_do_not_matter(name):
     channel, t = CHANNELS[name], 5
     padded(channel, t, channel(KEY, t, ALL), ALL.src.size)
 
 
-@to_the_last_bit
+@pytest.mark.bits
+@every
 def test_rounds_can_be_looked_at_in_any_order_and_any_number(name):
     """One by one, backwards, in a compiled loop, side by side with other keys."""
     channel, keys = CHANNELS[name], jax.random.split(KEY)
@@ -216,7 +205,8 @@ def test_rounds_can_be_looked_at_in_any_order_and_any_number(name):
         assert_same(channel(keys[i], t, ALL), places(many, (i, t)))
 
 
-@to_the_last_bit
+@pytest.mark.bits
+@every
 def test_precision_does_not_matter(name):
     channel, t = CHANNELS[name], 5
     single = channel(KEY, t, ALL)
@@ -258,22 +248,22 @@ def look(method, state):
     return state.value
 
 
-@pytest.mark.optimised
-@quickly("delay", "late trace", "both")
+@pytest.mark.bits
+@quickly("bursty", "delay", "late trace", "both")
 def test_runtimes_agree_to_the_last_bit(name):
     assert_equal_runs(run(simulate, CHANNELS[name], exact=True), run(walk, CHANNELS[name]))
 
 
-@pytest.mark.optimised
-@quickly("erasure by sender", of=["erasure by sender", "both"])
+@pytest.mark.bits
+@quickly("both", of=["erasure by sender", "both"])
 def test_runtimes_agree_on_a_server(name):
     channel = CHANNELS[name]
     exact = run(simulate, channel, "server", exact=True)
     assert_equal_runs(exact, run(walk, channel, "server"))
 
 
-@pytest.mark.optimised
-@quickly("churn", of=["churn", "both"])
+@pytest.mark.bits
+@quickly("both", of=["churn", "both"])
 def test_a_recorded_run_replays_to_the_last_bit(name):
     channel = CHANNELS[name]
     first = run(simulate, channel, exact=True)
@@ -284,7 +274,7 @@ def test_a_recorded_run_replays_to_the_last_bit(name):
     assert not np.array_equal(a, b)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @quickly("random delay, held", of=["bursty", "random delay, held"])
 def test_a_run_taken_up_again_is_the_same_run(name):
     channel = CHANNELS[name]

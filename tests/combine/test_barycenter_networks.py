@@ -130,7 +130,7 @@ def test_side_by_side_as_one_after_the_other(kind, place):
     assert_equal_runs(simulate(*args, **options), walk(*args, **options), 1e-11)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_slot_rules_agree_to_the_bit_when_nodes_run_one_by_one():
     args, options = case(Slots, "server")
     assert_equal_runs(simulate(*args, exact=True, **options), walk(*args, **options))

@@ -133,17 +133,15 @@ def talk(nodes, rounds):
     return memories
 
 
-def compiled():
-    """Every method as users compile it; nets, which take long, also quickly, where bits agree."""
-    for name in entries("method"):
-        quick = "net" in find("method", name).facts and name not in ("ba_bfl", "relay_gd")
-        if quick:
-            yield pytest.param(name, marks=pytest.mark.optimised(False))
-        marks = [pytest.mark.optimised, *([pytest.mark.full] if quick else [])]
-        yield pytest.param(name, marks=marks, id=f"{name} as users compile it")
+# of these bits agree only as users compile them
+OPTIMISED = ("ba_bfl", "relay_gd")
+METHODS = [
+    pytest.param(name, marks=pytest.mark.optimised if name in OPTIMISED else pytest.mark.bits)
+    for name in entries("method")
+]
 
 
-@pytest.mark.parametrize("name", list(compiled()))
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_the_same_in_all_runtimes(name):
     """simulate(exact=True), walk and, where a peer may run it, nodes that know their own rows."""
     place = find("method", name).traits.place

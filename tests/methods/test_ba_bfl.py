@@ -34,7 +34,7 @@ def close(a, b, **options):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **options), a, b)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @pytest.mark.parametrize(
     ("divergence", "method", "graph"),
     [

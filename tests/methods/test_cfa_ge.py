@@ -156,7 +156,7 @@ def run_of(runtime, q, **more):
     return runtime(METHOD, DATA, GRAPH, 20, seed=3, channel=erasure(q), **more)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @LOSSY
 def test_exact_equals_walk_to_the_bit(q):
     assert_equal_runs(run_of(simulate, q, exact=True), oracle(q))

@@ -194,7 +194,7 @@ def test_calibration_lowers_the_soft_error():
     assert after < before - 0.1
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_the_best_iterate_has_the_lowest_soft_error():
     """With a huge step the soft error goes up and down, and the last iterate is not the best."""
     iterates = np.concatenate([uniform(len(Y) / 2)[None], alone(rc(MODEL, lr=2.0)).learnt[:, 0]])
@@ -255,7 +255,7 @@ def test_two_iterations_are_two_calibrations_between_messages():
 # --- m0, lr and unequal shards
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_lr_is_a_way_to_say_m0():
     """m0 = m/(lr n): the statistics start equal, and nothing else depends on it."""
     by_lr, by_m0 = crc(MODEL, lr=0.125, rows=60, nodes=6), crc(MODEL, m0=60 / (0.125 * 6))
@@ -315,7 +315,7 @@ def test_weigh_rules_are_those_of_combine():
 # --- alone, silent, empty
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_isolated_ignores_the_network():
     shards = SHARDS["iid"]
     graphs = [COMPLETE, topologies.server(NODES)]

@@ -100,7 +100,7 @@ def test_what_is_no_share_or_quantile_is_refused(alpha):
 # --- the methods
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("q", [1.0, 0.4])
 def test_simulate_equals_walk(name, q):
@@ -146,7 +146,7 @@ def test_a_round_by_hand():
         np.testing.assert_allclose(found["t"], mean["t"] - 0.05 * (1 - pull), atol=1e-6)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_a_node_that_hears_nobody_learns_alone_and_does_no_harm():
     """Nothing arrives, for ever: every node is a lone learner, to the bit of its own rows."""
     for name in ("cta", "average", "cvar"):

@@ -218,7 +218,7 @@ def test_what_was_given_and_not_yet_heard_is_not_lost():
 # --- runtimes
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @pytest.mark.parametrize(
     "counter",
     [

@@ -20,7 +20,7 @@ from peerwise.nets import mlp, network_of
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 
-pytestmark = pytest.mark.optimised  # bits are compared
+pytestmark = pytest.mark.bits
 
 N, EACH, CLASSES = 6, 16, 2
 LAST = N - 1  # the node: randomness goes by number, and so the others keep theirs without it

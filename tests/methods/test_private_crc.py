@@ -246,7 +246,7 @@ def test_a_message_tells_nothing_but_noised_statistics():
 # --- runtimes
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
 def test_simulate_equals_walk(epsilon):
     method = private_crc(MODEL, ROUNDS, Budget(epsilon), clip=2.0, m0=M0)

@@ -261,7 +261,7 @@ def test_a_complete_graph_does_what_a_server_would(rule):
             np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_a_slot_that_is_empty_has_no_say():
     method = robust_nb(MODEL)
     stats = stats_of(split(4, 30))
@@ -280,7 +280,7 @@ def test_a_slot_that_is_empty_has_no_say():
 NOISY = release(MODEL, epsilon=20.0, sensitivity="bounded", bounds=(-4, 6), budget="optimal")
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_both_runtimes_agree_with_noise_and_attackers():
     rule = "trimmed_mean"  # which holds what the others do
     method = attacked(robust_nb(MODEL, NOISY, middle=rule), 0.3, "scaled", seed=1)
@@ -316,7 +316,7 @@ def test_honest_nodes_of_an_attacked_network_keep_their_accuracy(kind):
     assert accuracy(np.asarray(calm.state.value)[0]) > 0.9
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_an_attack_reaches_other_methods_and_leaves_honest_messages_alone():
     n = 20
     args = network(n, EACH), topologies.server(n), 1

@@ -105,7 +105,7 @@ def test_the_sum_is_the_same_in_single_precision_while_counts_are_small():
     assert run.state.value["total"]["sums"].dtype == jnp.float32
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_all_runtimes_agree():
     graph = GRAPHS["grid"]
     options = {"seed": 3, "precision": "float64"}

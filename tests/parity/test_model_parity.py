@@ -15,6 +15,8 @@ from peerwise.shards import Shards, pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
+pytestmark = pytest.mark.bits
+
 N = 4
 ROUNDS = 3
 CLASSES = 3

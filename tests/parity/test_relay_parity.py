@@ -15,6 +15,8 @@ from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
+pytestmark = pytest.mark.bits
+
 N, ROUNDS, CLASSES = 5, 7, 3
 CARDINALITIES = (0, 3, 0, 2)
 RAGGED = [6, 5, 0, 6, 5]

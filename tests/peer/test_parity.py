@@ -11,6 +11,8 @@ from federation import assert_same, federation, run_all, simulated
 from peerwise.channel import delay, erasure
 from peerwise.peer.wire import Envelope
 
+pytestmark = pytest.mark.bits
+
 
 def tree(n, seed=0):
     drawn = nx.random_labeled_tree(n, seed=seed)

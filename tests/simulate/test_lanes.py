@@ -316,7 +316,7 @@ def look(method, state):
 lasting = partial(simulate, LASTING, shards(FEW), RING, 4, probe=look, **LOSSY)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
     whole = lasting()
     epochs = np.asarray(whole.state.memory["epochs"])  # drawn before the first round, and kept
@@ -327,7 +327,7 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit():
         assert_equal_runs(lasting(resume=lasting(until=k)), whole)
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_a_crash_between_chunks_is_resumed_from_the_file_to_the_bit(tmp_path, monkeypatch):
     monkeypatch.setattr("peerwise.simulate.saving.WORK", 0)  # save after every chunk
     file = tmp_path / "run"

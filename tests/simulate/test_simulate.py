@@ -19,7 +19,7 @@ from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
-pytestmark = pytest.mark.optimised  # bits are compared
+pytestmark = pytest.mark.bits
 
 N = 5
 MODEL = naive_bayes((0, 0), 2)

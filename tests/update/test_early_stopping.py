@@ -100,7 +100,7 @@ def test_changing_a_row_changes_the_weights_unless_it_is_for_validation():
         assert moved == (not is_held_out(M, 0.4)[i]), i
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_after_one_epoch_validation_has_nothing_to_choose_from():
     options = {"validation": 0.25, "batch": 4, "lr": 0.1}
     rows = shard()
@@ -155,7 +155,7 @@ def test_a_node_stops_after_so_many_epochs_without_a_lower_loss(lr, patience):
         assert steps == 12
 
 
-@pytest.mark.optimised
+@pytest.mark.bits
 def test_a_node_without_rows_for_validation_trains_on():
     rows = shard(3, M - 3)  # of which a quarter is none
     options = {"epochs": 12, "batch": 32, "lr": 6.0}
