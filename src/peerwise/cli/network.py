@@ -10,6 +10,7 @@ from rich.table import Table
 
 from peerwise.cli.common import stop_gently
 from peerwise.cli.peer import Channel, channel_named
+from peerwise.cli.reading import Columns, MissingWord, column_kinds
 from peerwise.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def new(
     typing: Annotated[str, typer.Option(help="distinct or manifest: what is a category.")] = (
         "distinct"
     ),
+    column: Columns = None,
+    missing_word: MissingWord = None,
     out: Annotated[Path, typer.Option(help="Where the charter goes.")] = Path("charter.toml"),
 ) -> None:
     """Write a charter from a sample of the data and a graph, to be read and agreed on.
@@ -81,7 +84,7 @@ def new(
     What the sample shows stands in the charter: names of columns, classes, categories, centers and
     scales. Take rows that may be told, or change the file.
     """
-    from peerwise.data import load
+    from peerwise.data import WORDS, load
     from peerwise.declare import find
     from peerwise.learner.sections import Privacy
     from peerwise.peer.charter import draft
@@ -105,6 +108,8 @@ def new(
         addresses=_addresses(addresses, list(drawn)),
         units=units,
         typing=typing,
+        columns=column_kinds(column),
+        words=missing_word or WORDS,
         pace={"mode": mode, "deadline": deadline},
         budget=budget,
     )

@@ -3,14 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from peerwise.data.numbers import EXACT, parse, spell
+from peerwise.data.numbers import EXACT, Parsed, parse, spell
 from peerwise.errors import BadData
 
 Array = npt.NDArray[Any]
@@ -28,6 +28,8 @@ class Coded(NamedTuple):
 def factorise(values: Any, missing: Collection[str] = ()) -> Coded:
     """The values as texts, in order of appearance; the words in `missing` count as missing."""
     codes, uniques = pd.factorize(values)
+    if isinstance(getattr(values, "dtype", None), pd.StringDtype):  # texts already, and different
+        return without(Coded(codes, uniques.tolist()), missing)
     spelt = [spell(v) for v in uniques]
     place = {t: i for i, t in enumerate(dict.fromkeys(s for s in spelt if s not in missing))}
     return Coded(np.array([*(place.get(s, -1) for s in spelt), -1])[codes], list(place))
@@ -89,9 +91,13 @@ def subset(column: Array | Coded, rows: Array | None) -> Array | Coded:
     return Coded(codes - gap, [column.texts[i] for i in kept[gap:]], column.free)
 
 
+@overload
+def without(column: Coded, words: Collection[str]) -> Coded: ...
+@overload
+def without(column: Array | Coded, words: Collection[str]) -> Array | Coded: ...
 def without(column: Array | Coded, words: Collection[str]) -> Array | Coded:
     """The column with the words that mean missing as gaps."""
-    if not isinstance(column, Coded) or not set(words) & set(column.texts):
+    if not isinstance(column, Coded) or not any(w in column.texts for w in words):
         return column
     kept = [t for t in column.texts if t not in words]
     place = {t: i for i, t in enumerate(kept)}
@@ -108,17 +114,20 @@ def spelt(column: Coded) -> Coded:
     return Coded(codes, list(place), column.free)
 
 
-def numbers(name: str, column: Array | Coded, comma: bool = False) -> Array:
+def numbers(
+    name: str, column: Array | Coded, comma: bool = False, read: Parsed | None = None
+) -> Array:
     """The column as numbers [m], NaN = missing or infinite; BadData names a text that is none.
 
-    `comma`: a comma is certainly a decimal one, also in "1,234".
+    `comma`: a comma is certainly a decimal one, also in "1,234". `read`: its texts as they were
+    parsed before.
     """
     if not isinstance(column, Coded):
         return _finite(column)
     texts = column.texts
     if not column.free:  # false and true, or categories that are declared to be numbers after all
         texts = [{"False": "0", "True": "1"}.get(t, t) for t in texts]
-    read = parse(texts)
+    read = parse(texts) if read is None else read
     for i in np.flatnonzero(~read.fits)[:1]:
         raise BadData(
             f"column '{name}' should be numeric and holds '{texts[i]}', first in row"

@@ -77,6 +77,7 @@ class Raw:
         self.table = table
         self.places = _columns(table)
         self._read: dict[str, Array | Coded] = {}
+        self._numbers: dict[tuple[str, tuple[str, ...], bool], Array] = {}
 
     def column(self, name: str) -> Array | Coded:
         """One column of a frame: numbers, or texts with nothing changed."""
@@ -84,6 +85,13 @@ class Raw:
             assert isinstance(self.table.frame, pd.DataFrame)
             self._read[name] = raw_column(name, self.table.frame.iloc[:, self.places[name]])
         return self._read[name]
+
+    def numbers(self, name: str, words: tuple[str, ...], comma: bool) -> Array:
+        """One column as numbers, parsed once: repetitions read the same rows again and again."""
+        key = name, words, comma
+        if key not in self._numbers:
+            self._numbers[key] = numbers(name, without(self.column(name), words), comma)
+        return self._numbers[key]
 
 
 class How(NamedTuple):
@@ -141,7 +149,7 @@ def encode(
         raise BadData(f"'{table.name}' has no rows")
     if len(table.labels) != len(table.frame):
         raise BadData(f"'{table.name}': {len(table.frame)} rows, {len(table.labels)} labels")
-    overrides, left = _overrides(columns or {}, raw.places)
+    overrides, left = _overrides(columns or {}, raw)
     unwanted = dict.fromkeys([drop] if isinstance(drop, str) else drop)
     _known(unwanted, raw.places)
     unwanted |= left
@@ -206,7 +214,7 @@ def typed_frame(
     other rows of a column of numbers, a word is an error as it is under a schema.
     """
     raw = Raw(table)
-    overrides, unwanted = _overrides(columns or {}, raw.places)
+    overrides, unwanted = _overrides(columns or {}, raw)
     kinds = _declared(table, "manifest", raw.places) | overrides
     how = How("manifest", "category", kinds, FEW, tuple(words))
     out: dict[str, Any] = {}
@@ -281,16 +289,16 @@ def _known(names: Iterable[str], columns: Iterable[str]) -> None:
             raise UnknownName("column", name, known)
 
 
-def _overrides(
-    columns: Mapping[str, str], places: Iterable[str]
-) -> tuple[dict[str, str], dict[str, None]]:
+def _overrides(columns: Mapping[str, str], raw: Raw) -> tuple[dict[str, str], dict[str, None]]:
     """The kinds that a user gives single columns, and the columns to leave out."""
-    _known(columns, places)
+    _known(columns, raw.places)
     for name, kind in columns.items():
         if kind not in OVERRIDES:
             raise BadSetting(
                 f"[data.columns] {quoted(name)} must be one of {', '.join(OVERRIDES)}, got {kind!r}"
             )
+        if kind == "category" and not isinstance(raw.table.frame, pd.DataFrame):
+            raise BadSetting(f"'{name}' belongs to an array of numbers and cannot be a category")
     kinds = {name: OVERRIDES[kind] for name, kind in columns.items() if kind != "drop"}
     return kinds, dict.fromkeys(name for name, kind in columns.items() if kind == "drop")
 
@@ -321,14 +329,13 @@ def settled(name: str, whole: Array | Coded, how: How, rows: Array | None) -> Ar
         column = numbers(name, column)
         return factorise(column) if kind == "categorical" else column
     bare = without(column, how.words)
-    assert isinstance(bare, Coded)
     read = parse(bare.texts) if column.free and bare.texts else None
     plain = read is not None and bool(read.fits.all()) and not read.codes.any()
     if kind is None and read is not None:
         if plain and read.unsure:
             raise BadData(unsure(name, read.unsure))
         if plain:
-            return numbers(name, bare)
+            return numbers(name, bare, read=read)
         if _mixed(read, how):
             raise BadData(_mend(name, whole, bare.texts[int(np.argmin(read.fits))]))
     kept = column if how.missing == "category" else bare
@@ -427,8 +434,8 @@ def _under(
     x = np.empty((len(table.frame), len(schema.features)))
     unknown = []
     for j, f in enumerate(schema.features):
-        column = raw.column(f.name)
         if f.categories:
+            column = raw.column(f.name)
             column = column if isinstance(column, Coded) else numbers(f.name, column)
             column = without(column, [w for w in how.words if w not in f.categories])
             x[:, j], unseen = code(column, f.categories)
@@ -439,8 +446,7 @@ def _under(
                 if not other:
                     raise BadData(not_one_of(unknown[-1], f))
         else:
-            comma = how.kinds.get(f.name) == "numeric"
-            x[:, j] = numbers(f.name, without(column, how.words), comma)
+            x[:, j] = raw.numbers(f.name, how.words, how.kinds.get(f.name) == "numeric")
             _allow(np.isnan(x[:, j]), f.name, gap and other)
     return x, tuple(unknown)
 

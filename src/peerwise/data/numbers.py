@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Array = npt.NDArray[Any]
 EXACT = 2**53  # whole numbers from here on are not told apart as floats
@@ -34,25 +36,29 @@ def parse(texts: Sequence[str]) -> Parsed:
     >>> parse(["01", "10"]).codes.tolist()
     [True, False]
     """
-    series = pd.Series(list(texts), dtype="str")
-    values = np.array(pd.to_numeric(series, errors="coerce"), np.float64)
-    odd = np.isnan(values)
-    fits, unsure = ~odd, ""
-    if odd.any():
-        left = series[odd]
+    values = np.array(pd.to_numeric(np.array(texts, object), errors="coerce"), np.float64)
+    written = pa.array(texts, pa.string())
+    fits, unsure = ~np.isnan(values), ""
+    odd = np.flatnonzero(~fits)
+    if odd.size:
+        left = pd.Series([texts[i] for i in odd.tolist()], dtype="str")
         fits[odd] = left.str.strip().str.lower().isin(["nan", "-nan", "+nan"])
         comma = left.str.fullmatch(_COMMA).to_numpy(bool)
-        if comma.any() and not series[~odd].str.contains(".", regex=False).any():
-            places = np.flatnonzero(odd)[comma]
-            written = left[comma].str.strip().str.replace(",", ".", regex=False)
-            values[places] = pd.to_numeric(written, errors="coerce").to_numpy(np.float64)
-            fits[places] = True
+        if comma.any() and not _matches(written, r"\.")[fits].any():
+            points = left[comma].str.strip().str.replace(",", ".", regex=False)
+            values[odd[comma]] = pd.to_numeric(points, errors="coerce").to_numpy(np.float64)
+            fits[odd[comma]] = True
             if left[comma].str.fullmatch(_THOUSANDS).all():
                 unsure = str(left[comma].iloc[0])
-    codes = fits & series.str.match(r"\s*[+-]?0\d").to_numpy(bool)
+    codes = fits & _matches(written, r"^\s*[+-]?0\d")
     for i in np.flatnonzero(np.isfinite(values) & (np.abs(values) >= EXACT)).tolist():
         codes[i] |= texts[i].strip().lstrip("+-").isdecimal()
     return Parsed(values, fits, codes, unsure)
+
+
+def _matches(texts: pa.Array, pattern: str) -> Array:
+    found: Array = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return found.astype(bool)
 
 
 def spell(value: object) -> str:

@@ -244,6 +244,8 @@ def draft(
     addresses: Mapping[str, str] | None = None,
     units: str = "given",
     typing: str | Mapping[str, str] = "distinct",
+    columns: Mapping[str, str] | None = None,
+    words: Collection[str] = data.WORDS,
     missing: bool | None = None,
     pace: Mapping[str, Any] | None = None,
     limits: Mapping[str, Any] | None = None,
@@ -254,13 +256,13 @@ def draft(
     `description`: sections of a run file (method, model or net, privacy, run); code that it names
     is imported. What the columns mean is learnt from the sample, center and scale too unless the
     nodes agree on them or the model is about plain numbers: nodes without secrets should make the
-    sample. Cells may be empty if a number of the sample is missing, or as `missing` says.
-    limits.rows is the number of rows of the sample unless given. With a privacy budget numbers get
-    the bounds of the sample, which then are public.
+    sample. `typing`, `columns` and `words` are as in `data.encode`. Cells may be empty if a number
+    of the sample is missing, or as `missing` says. limits.rows is the number of rows of the
+    sample unless given. With a privacy budget numbers get the bounds of the sample, which then are
+    public.
     """
-    encoded = data.encode(table, typing=typing)
+    encoded = data.encode(table, typing=typing, columns=columns, words=words)
     schema = encoded.schema
-    words = _words_among_numbers(table, schema)
     description = described.as_written(description)
     described.check_moved(description)
     if units == "given" and not is_plain(described.cell_of(description)):
@@ -279,7 +281,7 @@ def draft(
         "target": schema.target,
         "classes": schema.classes,
         "missing": schema.missing if missing is None else missing,
-        "missing_words": words,
+        "missing_words": _words_among_numbers(table, schema, words),
         "units": units,
         "features": [
             {"name": f.name, "kind": f.kind, "categories": f.categories}
@@ -299,13 +301,15 @@ def draft(
     return _checked(raw, "the charter", described.own_code(description))
 
 
-def _words_among_numbers(table: data.Table, schema: data.Schema) -> tuple[str, ...]:
+def _words_among_numbers(
+    table: data.Table, schema: data.Schema, words: Collection[str]
+) -> tuple[str, ...]:
     """The words that stand for missing numbers in a sample: nodes may write them, too."""
     if not isinstance(table.frame, pd.DataFrame):
         return ()
     plain = {f.name for f in schema.features if not f.categories}
     texts = table.frame[[c for c in table.frame if str(c) in plain]].select_dtypes(exclude="number")
-    return tuple(word for word in data.WORDS if (texts == word).any(axis=None))
+    return tuple(word for word in words if (texts == word).any(axis=None))
 
 
 def _checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:
