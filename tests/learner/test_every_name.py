@@ -1,6 +1,8 @@
 """Every listed name runs: through `peerwise run`, and every method through walk and peers, too."""
 
 import json
+import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import tomli_w
 
 from helpers import command
+from peerwise.core import NUMERICS
 from peerwise.declare import find
 from peerwise.learner import World, assemble, cell, drawn, offered
 from peerwise.names import KINDS, entries
@@ -102,6 +105,25 @@ def folder(tmp_path_factory):
     return path
 
 
+NUMBERS = Path(__file__).with_name("numbers.json")
+WRITE = "PEERWISE_WRITE_NUMBERS" in os.environ
+
+
+def check_number(name, value):
+    """The log-loss that this version of the numerics gives; cells that are kept rely on it."""
+    known = json.loads(NUMBERS.read_text())
+    if WRITE:
+        known["numerics"] = NUMERICS
+        known["log_loss"][name] = round(value, 6)
+        known["log_loss"] = dict(sorted(known["log_loss"].items()))
+        NUMBERS.write_text(json.dumps(known, indent=1) + "\n")
+    assert known["numerics"] == NUMERICS, "run this file with PEERWISE_WRITE_NUMBERS=1"
+    assert value == pytest.approx(known["log_loss"][name], rel=1e-3), (
+        "the numbers changed: if that is meant, raise peerwise.core.NUMERICS, so that kept cells "
+        "are run again, and run this file with PEERWISE_WRITE_NUMBERS=1"
+    )
+
+
 @pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda part: part)
 def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
@@ -113,6 +135,8 @@ def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
     errors = [r["value"] for r in records if r["metric"] == "test_error"]
     assert len(errors) == 1
     assert 0 <= errors[0] <= 1
+    (loss,) = [r["value"] for r in records if r["metric"] == "test_log_loss"]
+    check_number(f"{kind} {name}", loss)
     if kind == "metric":
         plain = {"error", "soft_error", "log_loss", "gap"}
         more = {r["metric"] for r in records} - {

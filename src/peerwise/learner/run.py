@@ -104,15 +104,19 @@ def _by_subgroup(
     values: dict[str, np.ndarray] = {}
     for name in cell["run"]["by"]:
         for value in np.unique(np.concatenate([w.groups[name] for w in worlds])):
-            seen = []
+            seen: list[dict[str, np.ndarray] | None] = []
             for world, part, state in zip(worlds, parts, states, strict=True):
                 rows = np.flatnonzero(world.groups[name] == value)
+                if not rows.size:
+                    seen.append(None)
+                    continue
                 few = world._replace(x_test=world.x_test[rows], y_test=world.y_test[rows])  # type: ignore[index]
                 probe = assemble(cell, few, part.links.slots, part.shards).probe
-                look = _at_end([part.method], [state], [probe], cell["run"]["precision"])
-                seen.append(look if rows.size else {k: v * np.nan for k, v in look.items()})
-            values |= {f"{k}|{name} = {value}": np.concatenate([h[k] for h in seen])
-                       for k in seen[0]}  # fmt: skip
+                seen.append(_at_end([part.method], [state], [probe], cell["run"]["precision"]))
+            like = next(look for look in seen if look is not None)
+            for k, v in like.items():
+                every = [np.full_like(v, np.nan) if look is None else look[k] for look in seen]
+                values[f"{k}|{name} = {value}"] = np.concatenate(every)
     return values
 
 

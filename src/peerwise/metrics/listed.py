@@ -102,7 +102,8 @@ def brier(log_prob: Array, y_test: Array) -> Array:
 @declares("metric")
 def nll(log_prob: Array, y_test: Array) -> Array:
     """Negative log-likelihood of the true class, mean of rows; no p counts as less than 1e-15."""
-    chosen = jnp.take_along_axis(log_prob, y_test[:, None], 1)[:, 0]
+    # a class that no training row has is beyond the last: its probability is 0
+    chosen = jnp.take_along_axis(log_prob, y_test[:, None], 1, mode="fill", fill_value=-jnp.inf)
     return -jnp.maximum(chosen, jnp.log(jnp.asarray(probes.LEAST, log_prob.dtype))).mean()
 
 
@@ -122,8 +123,8 @@ class _Spread(NamedTuple):
 
     share: float
 
-    def __call__(self, x: Array, y: Array, method: Method, state: State) -> Tree:
-        error = probes.errors("test", x, y)(method, state)["test_error"]  # [nodes]
+    def __call__(self, errors: Any, method: Method, state: State) -> Tree:
+        error = errors(method, state)["test_error"]  # [nodes]
         few = max(1, int(self.share * len(error) + 1e-9))
         return {
             "worst_node": jnp.sort(error)[-few:].mean(),
@@ -139,4 +140,4 @@ def fairness(
     share: Annotated[float, Gt(0), Le(1), "of the nodes, which count as the worst"] = 0.1,
 ) -> Any:
     """Test error of the worst nodes, and the worst node's less the best's."""
-    return Partial(_Spread(share), x_test, y_test)
+    return Partial(_Spread(share), probes.errors("test", x_test, y_test))

@@ -1,6 +1,7 @@
 """Run a description: one cell, or every combination of its lists."""
 
 import tomllib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +60,9 @@ def _values(cell: Cell, outcome: Outcome, reference: Outcome | None) -> dict[str
     Beside them: gaps to the pooled reference on the same rows, how far nodes differ, traffic.
     """
     last = {name: value[:, -1] for name, value in outcome.values.items()}
-    values = {name: v.reshape(len(v), -1).mean(1) if v.ndim > 1 else v for name, v in last.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # all NaN: a class without test rows, say
+        values = {n: np.nanmean(v.reshape(len(v), -1), 1) for n, v in last.items()}
     for part in ("train", "test"):
         if reference is not None and not cell.method.traits.reference:
             pooled = reference.values[f"{part}_error"][:, -1].mean(-1)
@@ -81,6 +84,7 @@ def _records(rows: list[Row]) -> list[Record]:
     records = []
     for alike in groups.values():
         numbers, first = np.concatenate([row.repetitions for row in alike]), alike[0]
+        numbers = numbers[np.isfinite(numbers)]  # without those that had nothing to measure
         metric, _, subgroup = first.metric.partition("|")  # measured on some test rows alone
         setting = {k: v for k, v in first.names.items() if k not in ("dataset", "seed")}
         setting |= {"subgroup": subgroup} if subgroup else {}
@@ -91,7 +95,7 @@ def _records(rows: list[Row]) -> list[Record]:
                 dataset=first.names["dataset"],
                 setting=setting,
                 metric=metric,
-                value=float(numbers.mean()),
+                value=float(numbers.mean()) if numbers.size else None,
                 std=float(numbers.std(ddof=1)) if numbers.size > 1 else None,
                 reps=numbers.size,
             )
