@@ -158,7 +158,7 @@ def talk(nodes, rounds):
 
 
 # of these bits agree only as users compile them
-OPTIMISED = ("ba_bfl", "relay_gd")
+OPTIMISED = ("ba_bfl", "gossip_nb", "relay_gd")
 METHODS = [
     pytest.param(name, marks=pytest.mark.optimised if name in OPTIMISED else pytest.mark.bits)
     for name in entries("method")

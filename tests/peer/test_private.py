@@ -39,6 +39,7 @@ def charges(daemon):
     return daemon.store.ledger.table()
 
 
+@pytest.mark.optimised
 def test_gossip_with_recorded_noise_ends_with_the_simulators_models(tmp_path):
     fed = federation(tmp_path, LINE, GOSSIP, rounds=8, **SPENDS)
     rng = np.random.default_rng(0)
