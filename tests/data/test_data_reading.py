@@ -103,6 +103,14 @@ def test_spaces_belong_to_texts_unless_the_header_has_them_too(tmp_path):
 # --- numbers
 
 
+def test_no_number_is_a_gap_among_categories_that_are_numbers():
+    out = encode(toy({"c": ["1", "nan", "2", "inf"]}))
+    assert out.schema.features[0].categories == ("1", "2", "(missing)")
+    assert out.x[:, 0].tolist() == [0, 2, 1, 2]
+    assert not out.unknown
+    assert encode(toy({"c": ["a", "nan"]})).schema.features[0].categories == ("a", "nan")
+
+
 @pytest.mark.parametrize(
     ("column", "numbers"),
     [

@@ -1,6 +1,7 @@
 """One column of a table: its values as numbers, or as codes into texts."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, overload
@@ -15,6 +16,9 @@ from peerwise.errors import BadData
 
 Array = npt.NDArray[Any]
 MISSING = "(missing)"  # how a missing value is written where it is a category of its own
+
+
+_NONE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.I)
 
 
 class Coded(NamedTuple):
@@ -103,6 +107,14 @@ def without(column: Array | Coded, words: Collection[str]) -> Array | Coded:
     place = {t: i for i, t in enumerate(kept)}
     codes = np.array([*(place.get(t, -1) for t in column.texts), -1])[column.codes]
     return Coded(codes, kept, column.free)
+
+
+def no_numbers(column: Array | Coded, categories: Sequence[str]) -> list[str]:
+    """The texts of a column, such as "nan", that are gaps where all categories are numbers."""
+    if not isinstance(column, Coded):
+        return []
+    odd = [t for t in column.texts if t not in categories and _NONE.fullmatch(t)]
+    return odd if odd and all(_names([c for c in categories if c != MISSING])) else []
 
 
 def spelt(column: Coded) -> Coded:

@@ -18,6 +18,7 @@ from peerwise.data.columns import (
     gaps,
     in_order,
     no_infinity,
+    no_numbers,
     numbers,
     quoted,
     raw_column,
@@ -437,7 +438,8 @@ def _under(
         if f.categories:
             column = raw.column(f.name)
             column = column if isinstance(column, Coded) else numbers(f.name, column)
-            column = without(column, [w for w in how.words if w not in f.categories])
+            words = [w for w in how.words if w not in f.categories]
+            column = without(column, [*words, *no_numbers(column, f.categories)])
             x[:, j], unseen = code(column, f.categories)
             _allow(gaps(column), f.name, gap and (other or MISSING in f.categories))
             for row in np.flatnonzero(unseen)[:1]:
