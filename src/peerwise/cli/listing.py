@@ -164,6 +164,7 @@ def data_show(
 ) -> None:
     """How a data set is read: every column, what it is taken to be, and what looks wrong."""
     from peerwise import data as sets
+    from peerwise.data.encode import WORDS
 
     use_data(data)
     loaded = sets.load(name, target=target)
@@ -172,7 +173,7 @@ def data_show(
         typing=typing,
         distinct=distinct,
         columns=column_kinds(column),
-        words=missing_word or sets.WORDS,
+        words=missing_word or WORDS,
     )
     if loaded.frame.ndim > 2 or not hasattr(loaded.frame, "columns"):
         for line in reading.lines():  # pixels and embedded features are all alike

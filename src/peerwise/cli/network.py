@@ -84,7 +84,8 @@ def new(
     What the sample shows stands in the charter: names of columns, classes, categories, centers and
     scales. Take rows that may be told, or change the file.
     """
-    from peerwise.data import WORDS, load
+    from peerwise.data import load
+    from peerwise.data.encode import WORDS
     from peerwise.declare import find
     from peerwise.learner.sections import Privacy
     from peerwise.peer.charter import draft

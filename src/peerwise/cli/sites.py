@@ -41,7 +41,7 @@ def join(
     Every site keeps 30 % of its rows to judge by. The gain comes with a 95 % interval; below, what
     the network's models are worth for every site and subgroup.
     """
-    from peerwise.data import WORDS
+    from peerwise.data.encode import WORDS
     from peerwise.report import figures, sites
     from peerwise.study.join import join as compare_sites
 

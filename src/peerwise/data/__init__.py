@@ -3,7 +3,6 @@
 from peerwise.data.decode import decode
 from peerwise.data.describe import Column, Reading, describe
 from peerwise.data.encode import (
-    WORDS,
     Encoded,
     Raw,
     Unknown,
@@ -19,7 +18,6 @@ from peerwise.data.scaling import standardise
 from peerwise.data.schema import Feature, Schema
 
 __all__ = [
-    "WORDS",
     "Column",
     "Encoded",
     "Feature",

@@ -40,7 +40,8 @@ Typing = str | Mapping[str, str]
 TYPINGS = ("distinct", "manifest")
 TREATMENTS = ("category", "missing", "error")
 OVERRIDES = {"number": "numeric", "category": "categorical", "drop": "drop"}
-WORDS = ("?",)  # how many published tables write a missing value
+# Words that mean missing unless others are named: how many published tables write it.
+WORDS = ("?",)
 FEW = 10  # the most distinct values of a categorical column in the CRC paper's tables
 MANY = 50  # a target of more values, some of them broken numbers, is a quantity and no class
 

@@ -28,6 +28,7 @@ from pydantic import (
 
 from peerwise import data, topology
 from peerwise.checkpoint import write_whole
+from peerwise.data.encode import WORDS
 from peerwise.declare import Varies
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.learner import Cell
@@ -245,7 +246,7 @@ def draft(
     units: str = "given",
     typing: str | Mapping[str, str] = "distinct",
     columns: Mapping[str, str] | None = None,
-    words: Collection[str] = data.WORDS,
+    words: Collection[str] = WORDS,
     missing: bool | None = None,
     pace: Mapping[str, Any] | None = None,
     limits: Mapping[str, Any] | None = None,

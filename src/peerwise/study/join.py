@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from peerwise import data, metrics
+from peerwise.data.encode import WORDS
 from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
 from peerwise.estimators import DecentralizedClassifier
 from peerwise.metrics.bootstrap import METRICS
@@ -37,7 +38,7 @@ def join(
     held_out: float = 0.3,
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
-    missing_words: Collection[str] = data.WORDS,
+    missing_words: Collection[str] = WORDS,
     **options: Any,
 ) -> Joined:
     """Compare for every site in column `site`; `options` go to `DecentralizedClassifier`.
