@@ -28,7 +28,6 @@ __all__ = [
     "State",
     "Tree",
     "node_key",
-    "on_device",
     "rows_at",
     "without_rows",
 ]
