@@ -29,7 +29,6 @@ __all__ = [
     "State",
     "Tree",
     "node_key",
-    "on_device",
     "rows_at",
     "without_rows",
 ]

@@ -127,12 +127,17 @@ def runs(case, precision, **options):
     )
 
 
+# compiled as users do, too, by `make test`
+AS_USERS = ("two iterations, self, ragged, on a star", "metropolis, missing values, late")
+
+
 def turns():
     """Every case in one precision, by turns; in the other one with all that takes long."""
     for place, name in enumerate(CASES):
         for precision in PRECISIONS:
             first = list(PRECISIONS)[place % 2] == precision
-            yield pytest.param(name, precision, marks=() if first else pytest.mark.full)
+            marks = [] if name in AS_USERS else [pytest.mark.bits]
+            yield pytest.param(name, precision, marks=marks if first else pytest.mark.full)
 
 
 @pytest.mark.parametrize(("name", "precision"), list(turns()))
@@ -145,6 +150,7 @@ def test_all_runtimes_agree(name, precision):
     assert_equal_runs(exact, oracle)
 
 
+@pytest.mark.bits
 def test_nodes_in_blocks_are_as_nodes_at_once(monkeypatch):
     """Many nodes learn a block after the other; here two blocks of four, which share a node."""
     monkeypatch.setattr(importlib.import_module("peerwise.simulate.nodes"), "BLOCK", 4)
@@ -188,6 +194,7 @@ WHOLE = np.random.default_rng(3).integers(-50, 50, (7, 3)).astype(float)  # sums
 SEVEN = pack(WHOLE, np.zeros(7), np.arange(7)[:, None])
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize(
     ("graph", "precision"),
     [
@@ -216,6 +223,7 @@ def test_sums_relayed_need_the_whole_diameter():
     assert np.array_equal(short[3], WHOLE.sum(0))  # the middle has heard both ends
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.full)])
 def test_sums_relayed_over_lossy_links_still_arrive(precision):
     case = Case(RELAY, SEVEN, topologies.random_tree(7, seed=1), LOSSY, rounds=20)
