@@ -94,20 +94,23 @@ def pytest_runtest_setup(item):
 
 # files that take longest, which begin first so that no process works alone in the end
 LONG = (
-    "papers/test_decdiff_paper.py",
     "learner/test_every_name.py",
+    "papers/test_decdiff_paper.py",
     "peer/test_faults.py",
     "parity/test_runtimes.py",
-    "channel/test_channel_laws.py",
-    "simulate/test_lanes.py",
-    "peer/test_parity.py",
-    "simulate/test_simulate.py",
-    "estimators/test_calibrated_estimator.py",
     "estimators/test_decentralized_estimator.py",
-    "methods/test_diffusion.py",
-    "methods/test_diffusion_bound.py",
-    "methods/test_cvar_claim.py",
+    "estimators/test_calibrated_estimator.py",
     "methods/test_relay_gd.py",
+    "methods/test_ba_bfl.py",
+    "methods/test_diffusion_bound.py",
+    "simulate/test_lanes.py",
+    "channel/test_channel_laws.py",
+    "methods/test_relaying.py",
+    "methods/test_diffusion.py",
+    "peer/test_parity.py",
+    "methods/test_cvar_claim.py",
+    "combine/test_barycenter_networks.py",
+    "simulate/test_simulate.py",
 )
 
 
