@@ -74,7 +74,9 @@ def raw_rows(cell: Cell) -> data.Raw:
 def is_public(cell: Cell, table: data.Table) -> bool:
     """Whether kinds, categories and classes are known beforehand, as those of all rows."""
     public = cell["data"]["public"]
-    return table.public if public is None else bool(public)
+    if public is None:  # an array has no categories, and keeps all its pixels
+        return table.public or not isinstance(table.frame, pd.DataFrame)
+    return bool(public)
 
 
 @lru_cache(maxsize=4)
