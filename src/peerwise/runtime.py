@@ -96,7 +96,12 @@ def check(
     if isinstance(method.combine, Slots) and method.combine.weigh is None and topology.server:
         raise BadSetting(
             "a rule over slots would count a node twice on a server, which sends its own message "
-            "back to it: use topology.complete"
+            'back to it: take topology = "complete"'
+        )
+    if getattr(method.combine.weigh, "own_share", False) and topology.server:
+        raise BadSetting(
+            "this rule gives every node a share of its own, and a server sends one mean to all: "
+            'take topology = "complete"'
         )
     if method.reply is not None:
         if lag:
