@@ -90,8 +90,8 @@ def check(
     needed = getattr(method.combine.weigh, "links", None)
     if needed is not None and topology.weights != needed:
         raise BadSetting(
-            f"this weigh rule needs links with {needed} weights: "
-            f"wrap the topology in topology.{needed}(...)"
+            f"this rule needs links with {needed} weights, and these are {topology.weights}: in "
+            f"Python give topology.{needed}(...) of this graph"
         )
     if isinstance(method.combine, Slots) and method.combine.weigh is None and topology.server:
         raise BadSetting(

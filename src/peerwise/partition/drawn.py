@@ -162,9 +162,7 @@ def zipf(
     """
     sizes = checked(x, y, sizes)
     if gini is not None and not 0 <= gini[0] <= gini[1] <= 1:
-        raise BadSetting(
-            f"gini must be a lowest and a highest value between 0 and 1, or None, got {gini!r}"
-        )
+        raise BadSetting(f"gini must be a lowest and a highest value between 0 and 1, got {gini!r}")
     classes, code = np.unique(y, return_inverse=True)
     held = apportion(np.bincount(code), int(sizes.sum()))  # rows of each class that are dealt
     needed = sizes.size * least
@@ -209,7 +207,7 @@ def _skewed(
     if low > limit:
         raise BadSetting(
             f"a mean Gini index of {low} or more is out of reach: {few}; "
-            "take more nodes or rows, a lower range, or gini=None for any"
+            "take more nodes or rows, or a lower range: gini = [0.0, 1.0] takes any"
         )
     seen = []
     for _ in range(DRAWS):
@@ -223,5 +221,6 @@ def _skewed(
         mend = "take a smaller `largest`" if min(seen) > high else "the range is narrow: widen it"
     raise BadSetting(
         f"none of {DRAWS} draws had a mean Gini index between {low} and {high}; they had "
-        f"{min(seen):.2f} to {max(seen):.2f}; {mend}, take another range, or gini=None for any"
+        f"{min(seen):.2f} to {max(seen):.2f}; {mend}, or take another range: "
+        "gini = [0.0, 1.0] takes any"
     )

@@ -174,9 +174,16 @@ def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
     rng = np.random.default_rng(whole("seed", seed, 0))
     if isinstance(among, Topology):
         if among.server or among.links.src.shape[0] > 1:
-            raise BadSetting("pushes go along a fixed graph without a server")
+            raise BadSetting(
+                "pushes go along a fixed graph without a server: take another topology, or no push"
+            )
         n = among.n
         src, dst, _ = edges_of(among)
+        if not src.size:
+            raise BadSetting(
+                f"a node without neighbours has nobody to tell, and no link is there among {n} "
+                "nodes: take another topology, or no push"
+            )
         order = np.argsort(src, kind="stable")
         degree, neighbour = np.bincount(src, minlength=n), dst[order]
         start = np.cumsum(degree) - degree
@@ -260,7 +267,8 @@ def metropolis(topology: Topology) -> Topology:
             u, v = src[i, real].astype(np.int64), dst[i, real].astype(np.int64)
             if not np.array_equal(np.sort(u * topology.n + v), np.sort(v * topology.n + u)):
                 raise BadSetting(
-                    "Metropolis weights need links in both directions; make the graph undirected"
+                    "Metropolis weights need links in both directions, which neither pushes nor a "
+                    "directed graph have: take an undirected one, or another rule"
                 )
             degree = np.bincount(v, minlength=topology.n)
             weight[i, real] = 1 / (1 + np.maximum(degree[u], degree[v]))
