@@ -15,6 +15,7 @@ from peerwise import runtime
 from peerwise.channel import Channel
 from peerwise.core import Array, Inbox, Links, Message, Tree
 from peerwise.topology import Topology
+from peerwise.topology.links import late_links
 
 Slot = dict[str, Any]  # what a node keeps of one neighbour that replies: see `new_slot`
 
@@ -59,10 +60,11 @@ class Network:
 
     def __init__(self, topology: Topology, channel: Channel, key: Array):
         self._channel, self._key = channel, jax.random.fold_in(key, runtime.CHANNEL)
+        topology = late_links(topology, channel.lag)
         self._server, self._every = topology.server, int(topology.every)
         self._graphs = Links(*map(np.asarray, topology.links))  # [g, e] each
         self._table = [(np.asarray(nodes), np.asarray(slots)) for nodes, slots in topology.table]
-        self._n = topology.n
+        self._n, self._before = topology.n, topology.before
         self._drawn: tuple[int, Links] | None = None
 
     def hearers(self, i: int) -> tuple[int, ...]:
@@ -77,7 +79,8 @@ class Network:
         graph = min(t // self._every, len(self._graphs.src) - 1)
         sent = Links(*(leaf[graph] for leaf in self._graphs))
         if self._drawn is None or self._drawn[0] != t:
-            arrived = self._channel(self._key, t, sent)
+            before = None if self._before is None else self._before[graph]
+            arrived = self._channel(self._key, t, sent, before)
             self._drawn = t, Links(*map(np.asarray, arrived))
         _, (src, _, weight, age) = self._drawn
         box = self._box(i, graph)

@@ -90,13 +90,18 @@ def check(
     needed = getattr(method.combine.weigh, "links", None)
     if needed is not None and topology.weights != needed:
         raise BadSetting(
-            f"this weigh rule needs links with {needed} weights: "
-            f"wrap the topology in topology.{needed}(...)"
+            f"this rule needs links with {needed} weights, and these are {topology.weights}: in "
+            f"Python give topology.{needed}(...) of this graph"
         )
     if isinstance(method.combine, Slots) and method.combine.weigh is None and topology.server:
         raise BadSetting(
             "a rule over slots would count a node twice on a server, which sends its own message "
-            "back to it: use topology.complete"
+            'back to it: take topology = "complete"'
+        )
+    if getattr(method.combine.weigh, "own_share", False) and topology.server:
+        raise BadSetting(
+            "this rule gives every node a share of its own, and a server sends one mean to all: "
+            'take topology = "complete"'
         )
     if method.reply is not None:
         if lag:

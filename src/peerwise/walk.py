@@ -18,6 +18,7 @@ from peerwise.node import Letter, Memory, Node
 from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
 from peerwise.topology import Topology
+from peerwise.topology.links import late_links
 
 __all__ = ["walk"]
 
@@ -43,7 +44,7 @@ def walk(
     with runtime.precision_of(precision) as dtype:
         probe = runtime.as_probe(probe, dtype)
         options = {"seed": seed, "precision": precision, "channel": channel, "strict": False}
-        nodes = Node.every(method, topology, shards, **options)
+        nodes = Node.every(method, late_links(topology, channel.lag), shards, **options)
         seen: dict[str, list[Tree]] = {stage: [] for stage in stages}
         for done, stage, memories in _rounds(nodes, rounds, channel.lag):
             states = [memory.state for memory in memories]

@@ -327,6 +327,7 @@ KINDS = (
     "metropolis",
     "median",
     "alpha_barycenter",
+    "worst",
 )  # of weights and of rules
 ALL = {name: RULES[name] for name in KINDS} | MOVES
 N = 6
@@ -367,6 +368,7 @@ def everything(seed, *, n=N, pages=()):
     own, sent = values_of(rng, n), values_of(rng, *pages, n)
     note = {"size": rng.integers(1, 50, n).astype(float)}
     notes = {"size": rng.integers(1, 50, (*pages, n)).astype(float)}
+    note["loss"], notes["loss"] = rng.exponential(size=n), rng.exponential(size=(*pages, n))
     return rng, own, note, sent, notes
 
 

@@ -12,13 +12,14 @@ import pytest
 from helpers import assert_equal_runs
 from peerwise import topology as topologies
 from peerwise.channel import erasure, perfect
-from peerwise.core import Inbox
+from peerwise.core import Inbox, Shard
 from peerwise.errors import BadSetting
 from peerwise.methods.neural import cfa_ge, decavg, decdiff
 from peerwise.nets import network_of
 from peerwise.shards import pack
 from peerwise.simulate import program, simulate
 from peerwise.simulate.nodes import Plan
+from peerwise.update.objective import gradient
 from peerwise.walk import walk
 
 FEATURES, CLASSES = 4, 3
@@ -72,6 +73,16 @@ def drawn(m, limit, turn):
     """Which of m rows a node uses for others."""
     many = m if limit is None else min(m, limit)
     return (turn + np.arange(many) * m // many) % m
+
+
+@pytest.mark.parametrize(("m", "limit"), [(70_000, None), (99_999, 50_000), (70_000, 1_000)])
+def test_the_rows_of_a_large_shard_are_spaced_evenly_and_used_once(m, limit):
+    """i x m needs 33 bits: in 32 it overflowed, and 61,357 of 70,000 rows were used."""
+    draw = gradient(LINEAR, jnp.multiply, limit).draw
+    shard = Shard(jnp.zeros((m + 10, 0)), jnp.zeros(m + 10), jnp.arange(m + 10) < m)
+    used = np.asarray(jax.jit(draw)((None, jnp.int32(7)), 0, shard))
+    assert (np.diff(np.sort(used[used < m])) > 0).all()
+    np.testing.assert_array_equal(used[used < m], drawn(m, limit, 7))
 
 
 def by_hand(w, data, trust, rounds, *, epsilon, step, smoothing=None, limit=None):

@@ -1,5 +1,7 @@
 """CTA and its risk-aware variants over links that lose messages."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import assert_equal_runs
+from peerwise import combine
 from peerwise import topology as topologies
 from peerwise.channel import erasure
 from peerwise.combine import worst
-from peerwise.core import Inbox
+from peerwise.core import Inbox, Mean, Message, Method, State
 from peerwise.errors import BadSetting
 from peerwise.methods.diffusion import average_cvar, cta, cvar_cvar
 from peerwise.nets import mlp, network_of
@@ -66,6 +69,60 @@ def test_the_worst_by_hand():
     assert chosen([1, 3, 2], 0, 1.0, "count") == [1, 1, 1, 1]
     assert chosen([1, 3, 2], 0, 0.25, "count", heard=[1, 0, 1]) == [0, 0, 1, 0]
     assert chosen([2, 2, 1], 0, 0.25, "count") == [1, 1, 0, 0]  # equal losses stay together
+
+
+def losing(losses, rule):
+    """Every node's value and loss are one number; they combine once and learn nothing."""
+    data = pack(
+        np.array(losses, np.float32)[:, None],
+        np.zeros(len(losses), int),
+        [[i] for i in range(len(losses))],
+    )
+    method = Method(
+        lambda key, shard: State(shard.x[0, 0], shard.x[0, 0]),
+        lambda key, state: Message(
+            state.value, {"loss": state.memory, "size": state.memory * 0 + 1}
+        ),
+        rule,
+        lambda key, state, shard: state,
+        lambda key, value, x: jnp.zeros((len(x), 2)) + value,
+    )
+    return method, data
+
+
+SERVER = {"plain": simulate, "exact": partial(simulate, exact=True), "walk": walk}
+
+
+@pytest.mark.parametrize("runtime", SERVER)
+@pytest.mark.parametrize("quantile", ["count", "lower", "higher"])
+def test_a_server_counts_every_loss_once(runtime, quantile):
+    """Of ten losses the worst three are 7, 8 and 9, whichever node is the first."""
+    for losses in (range(10), range(9, -1, -1)):
+        method, data = losing(losses, worst(0.3, quantile))
+        got = SERVER[runtime](method, data, topologies.server(10), 1).state.value
+        limit = {"count": 7, "lower": 6, "higher": 7}[quantile]
+        np.testing.assert_allclose(got, np.mean(range(limit, 10)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("runtime", SERVER)
+def test_a_rule_with_a_share_for_the_node_itself_is_refused_on_a_server(runtime):
+    for rule in (combine.cfa(0.5), combine.barycenter(weigh=combine.cfa(0.5))):
+        method, data = losing(range(4), rule)
+        with pytest.raises(BadSetting, match=r'share of its own.*topology = "complete"'):
+            SERVER[runtime](method, data, topologies.server(4), 1)
+
+
+def test_what_a_rule_reads_of_the_node_itself_does_not_count_on_a_server():
+    """A server knows no node by itself: all hear one answer, and nothing depends on the first."""
+
+    def weigh(note, inbox):
+        return note["size"], inbox.weight * (inbox.note["loss"] >= note["loss"])
+
+    results = [
+        np.asarray(run(*losing(range(4), Mean(weigh)), topologies.server(4), 1).state.value)
+        for run in SERVER.values()
+    ]
+    np.testing.assert_allclose(results, np.full((3, 4), results[0][0]), rtol=1e-6)
 
 
 def test_a_tenth_of_thirty_is_three():

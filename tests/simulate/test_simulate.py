@@ -580,7 +580,7 @@ def test_double_precision_doubles_the_bytes():
         (
             {"method": crc(MODEL, m0=60.0, rule="metropolis")},
             BadSetting,
-            r"wrap the topology in topology.metropolis",
+            r"needs links with metropolis weights, and these are equal",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -53,9 +54,9 @@ class Channel:
     `draw` is a pytree: its numbers are arguments of a jitted run, so that another loss rate does
     not compile it again. The runtime keeps the messages of the last `lag` rounds.
 
-    A late channel that you write yourself and put after another in `both` takes a fourth argument,
-    `sent` (None when it stands alone): `sent(s, links)` are the links on which a message sent in
-    round s reached this channel.
+    A late channel that you write yourself and use on a graph that changes, or put after another in
+    `both`, takes a fourth argument, `sent` (else None): `sent(s, links)` are the links on which a
+    message sent in round s reached this channel.
     """
 
     draw: Partial  # key, t, links -> links
@@ -63,9 +64,14 @@ class Channel:
     rounds: int | None = field(default=None, metadata={"static": True})  # most rounds of a run
     named: tuple[Members, ...] = field(default=(), metadata={"static": True})
 
-    def __call__(self, key: Array, t: Array | int, links: Links) -> Links:
-        """The links of round t as they arrive; t counts from 0."""
-        arrived: Links = _through(self.draw, key, jnp.asarray(t, jnp.int32), links)
+    def __call__(
+        self, key: Array, t: Array | int, links: Links, before: Array | None = None
+    ) -> Links:
+        """The links of round t as they arrive; t counts from 0.
+
+        `before` [e, lag + 1] is that of `topology.late_links`, where the graph changes.
+        """
+        arrived: Links = _through(self.draw, key, jnp.asarray(t, jnp.int32), links, before)
         return arrived
 
     def check(self, topology: Topology, rounds: int) -> None:
@@ -77,14 +83,24 @@ class Channel:
             )
         for nodes in self.named:
             nodes.check(topology)
+        changes = topology.links.src.shape[0] > 1
+        if self.lag and changes and len(signature(self.draw).parameters) < 4:
+            raise BadSetting(
+                "a late channel needs a fourth argument, sent, on a graph that changes: it says on "
+                "which links a message was sent (see Channel)"
+            )
 
 
 gives("channel", Channel)
 
 
 @jax.jit  # one program instead of many small ones where the caller is not compiled
-def _through(draw: Partial, key: Array, t: Array, links: Links) -> Links:
-    arrived: Links = draw(key, t, links)
+def _through(draw: Partial, key: Array, t: Array, links: Links, before: Array | None) -> Links:
+    def sent(s: Array, links: Links) -> Links:
+        weight: Any = before
+        return links._replace(weight=weight[:, t - s].astype(links.weight.dtype))
+
+    arrived: Links = draw(key, t, links) if before is None else draw(key, t, links, sent)
     return arrived
 
 

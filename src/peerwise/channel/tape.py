@@ -15,7 +15,7 @@ from peerwise.core import Array, Links, on_device
 from peerwise.declare import declares
 from peerwise.errors import BadFile, BadSetting
 from peerwise.topology import Topology
-from peerwise.topology.links import whole
+from peerwise.topology.links import late_links, whole
 
 LINKS, CHANNEL = 3, 4  # stages of randomness as in `runtime`, a higher layer; a test compares them
 
@@ -208,15 +208,16 @@ def record(channel: Channel, topology: Topology, rounds: int, seed: Any = 0) -> 
     (8, 5)
     """
     channel.check(topology, whole("rounds", rounds, 1))
+    topology = late_links(topology, channel.lag)
     key = jax.random.key(seed) if isinstance(seed, int | np.integer) else seed
     on_links, on_channel = (jax.random.fold_in(key, stage) for stage in (LINKS, CHANNEL))
 
     def one(t: Array) -> tuple[Links, Links]:
         there = topology(on_links, t)
-        return there, channel(on_channel, t, there)
+        return there, channel(on_channel, t, there, topology.late(t))
 
     there, came = jax.jit(lambda ts: jax.lax.map(one, ts))(jnp.arange(rounds))
-    real = np.asarray(there.weight) > 0  # [rounds, e]
+    real = (np.asarray(there.weight) > 0) | (np.asarray(came.weight) > 0)  # [rounds, e]
     t, link = np.nonzero(real)
     table = pd.DataFrame({"round": t + 1})
     table["src"], table["dst"] = (np.asarray(a)[t, link] for a in (there.src, there.dst))

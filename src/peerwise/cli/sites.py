@@ -66,8 +66,11 @@ def join(
         console.print(table)
     folder = out or Path("runs") / f"join-{Path(source).stem}"
     sites.write(joined, folder)
-    console.print(f"Figure: {figures.save(figures.gains(joined), folder / 'gains.png')}")
-    console.print(f"Results: [bold]{folder}[/] (verdicts.csv, report.csv, confusion.csv)")
+    figure = figures.save(figures.gains(joined), folder / "gains.png")
+    console.print(f"Figure: {escape(str(figure))}")
+    console.print(
+        f"Results: [bold]{escape(str(folder))}[/] (verdicts.csv, report.csv, confusion.csv)"
+    )
 
 
 def predict(
@@ -117,7 +120,7 @@ def predict(
     write_whole(out, predictions.to_csv(index=False).encode())
     counts = predictions["predicted"].value_counts().to_dict()
     listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
-    console.print(f"{len(predictions)} rows ({escape(listed)}) in [bold]{out}[/]")
+    console.print(f"{len(predictions)} rows ({escape(listed)}) in [bold]{escape(str(out))}[/]")
 
 
 def ledger(

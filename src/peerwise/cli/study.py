@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import (
@@ -91,7 +92,7 @@ def demo(
         shown.graph, shown.error[-1], shown.rounds, shown.error, shown.levels,
         f"{nodes} nodes learn handwritten digits from their neighbours' statistics",
     )  # fmt: skip
-    console.print(f"Picture: [bold]{figures.save(figure, out)}[/]")
+    console.print(f"Picture: [bold]{escape(str(figures.save(figure, out)))}[/]")
 
 
 def reproduce(
@@ -153,8 +154,10 @@ def _show_paper(folder: Path) -> None:
     from peerwise.papers.show import show
 
     for figure in show(folder, console):
-        console.print(f"Figure: {figure}")
-    console.print(f"Results: [bold]{folder}[/] (results.parquet, results.json, environment.json)")
+        console.print(f"Figure: {escape(str(figure))}")
+    console.print(
+        f"Results: [bold]{escape(str(folder))}[/] (results.parquet, results.json, environment.json)"
+    )
 
 
 def run(
@@ -232,8 +235,10 @@ def _show_sweep(folder: Path, **look: Any) -> None:
     from peerwise.report.run import show
 
     for figure in show(folder, console, **look):
-        console.print(f"Figure: {figure}")
-    console.print(f"Results: [bold]{folder}[/] (results.parquet, results.json, history.parquet)")
+        console.print(f"Figure: {escape(str(figure))}")
+    console.print(
+        f"Results: [bold]{escape(str(folder))}[/] (results.parquet, results.json, history.parquet)"
+    )
 
 
 def report(
@@ -260,6 +265,6 @@ def report(
         _show_paper(folder)
         if markdown is not None:
             write_whole(markdown, page(folder).encode())
-            console.print(f"Markdown: {markdown}")
+            console.print(f"Markdown: {escape(str(markdown))}")
     else:
         _show_sweep(folder, facet=facet, nodes=nodes, **_look(figure, style))

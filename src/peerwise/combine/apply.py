@@ -29,14 +29,22 @@ def _weights(
     rule: Mean, note: Tree, inbox: Inbox, hears_itself: bool
 ) -> tuple[Array, Array, Array]:
     """Own and slot weights (0 if empty), and their sum; a node that hears nobody keeps its own."""
-    own, heard = rule.weigh(note, inbox)
+    own, heard = _on_server(rule, note, inbox) if hears_itself else rule.weigh(note, inbox)
     heard = jnp.where(inbox.weight > 0, heard, 0)
-    own = jnp.zeros_like(own) if hears_itself else own
     total = own + heard.sum()
     if rule.total:
         return own, heard, total
     keeps = heard.sum() <= 0  # to the bit, whatever its own weight is
     return jnp.where(keeps, 1, own), heard, jnp.where(keeps, 1, total)
+
+
+def _on_server(rule: Mean, note: Tree, inbox: Inbox) -> tuple[Array, Array]:
+    """Weights as every node has them that is among the slots itself: none reads its own note."""
+    of_all = getattr(rule.weigh, "on_server", None)
+    if of_all is None:
+        own, heard = rule.weigh(jax.tree.map(jnp.zeros_like, note), inbox)
+        return jnp.zeros_like(own), heard
+    return jnp.zeros((), inbox.weight.dtype), of_all(inbox)
 
 
 def _powers(rule: Mean, charted: Tree) -> Tree:
@@ -166,7 +174,7 @@ def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Hea
 
 
 def _server_weights(rule: Mean, note: Tree, notes: Tree, heard: Heard) -> tuple[Array, Array]:
-    """The weights of all messages and their sum: those of the first node, which all share."""
+    """The weights of all messages and their sum, which all nodes share."""
     everyone = jax.tree.map(lambda a: a[0], heard.pick(notes, slice(None)))
     link = None if heard.link is None else heard.link[0]
     inbox = Inbox(None, everyone, heard.weight[0], heard.age[0], None, link)

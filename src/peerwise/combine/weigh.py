@@ -2,7 +2,10 @@
 
 A rule's `weigh` returns weights that need not sum to one. The runtime silences slots of link weight
 0. A `weigh` function names what senders must attach in its attribute `note`, and the kind of links
-that it needs in `links`.
+that it needs in `links`. A server knows no node by itself: it gives `weigh` a note of zeros for the
+node's own and takes the weights of the slots alone. A rule whose slots depend on the node has
+`on_server` (inbox -> w[k]); one that gives the node a share of its own marks it as `own_share` and
+is refused there.
 """
 
 from collections.abc import Callable
@@ -18,7 +21,9 @@ from peerwise.declare import Named, declares, gives
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
 Share: TypeAlias = Annotated[float, Gt(0), Le(1)]
 Rule: TypeAlias = Annotated[Any, Named("rule"), "how a node combines what it heard"]
-IncludeSelf: TypeAlias = Annotated[bool, "the node counts among those it heard"]
+IncludeSelf: TypeAlias = Annotated[
+    bool, "the node counts among those it heard (always on a server)"
+]
 
 gives("rule", Mean, Slots)
 
@@ -65,7 +70,7 @@ def cfa(
         step = 1 / many if epsilon is None else jnp.full_like(many, epsilon)
         return 1 - step, step * share
 
-    return _mean(weigh, note="size")
+    return _mean(weigh, note="size", own_share=True)
 
 
 @declares("rule")
@@ -84,9 +89,7 @@ def worst(
     that interpolation; equal losses are kept together, so that the worst is always among them.
     """
 
-    def weigh(own: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
-        heard = jnp.append(inbox.weight > 0, True)
-        losses = jnp.append(inbox.note["loss"], own["loss"].astype(inbox.note["loss"].dtype))
+    def chosen(losses: Array, heard: Array) -> Array:
         losses = jnp.where(heard & ~jnp.isnan(losses), losses, jnp.inf)
         rising, many = jnp.sort(losses), heard.sum()
         place = (many - 1) * (1 - alpha)
@@ -99,10 +102,17 @@ def worst(
             "higher": rising[high],
             "linear": rising[low] + (rising[high] - rising[low]) * (place - low),
         }[quantile]
-        chosen = (heard & (losses >= at_risk)).astype(inbox.weight.dtype)
-        return chosen[-1], chosen[:-1]
+        return heard & (losses >= at_risk)
 
-    return _mean(weigh, note="loss")
+    def weigh(own: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
+        losses = jnp.append(inbox.note["loss"], own["loss"].astype(inbox.note["loss"].dtype))
+        weight = chosen(losses, jnp.append(inbox.weight > 0, True)).astype(inbox.weight.dtype)
+        return weight[-1], weight[:-1]
+
+    def on_server(inbox: Inbox) -> Array:
+        return chosen(inbox.note["loss"], inbox.weight > 0).astype(inbox.weight.dtype)
+
+    return _mean(weigh, note="loss", on_server=on_server)
 
 
 @declares("rule", needs=("metropolis",))
@@ -111,7 +121,8 @@ def metropolis() -> Mean:
     """The links' own weights; the node itself gets the rest to one, lost messages included.
 
     Needs links whose weights sum to at most one, as `topology.metropolis` gives them: the mixing
-    matrix is then doubly stochastic and no node counts more for having more neighbours.
+    matrix is then doubly stochastic and no node counts more for having more neighbours. On a server
+    the mean is over what arrived.
     """
 
     def weigh(note: dict[str, Array], inbox: Inbox) -> tuple[Array, Array]:
@@ -131,7 +142,7 @@ def alone() -> Mean:
     return Mean(weigh)
 
 
-def _mean(weigh: Any, **marks: str) -> Mean:
+def _mean(weigh: Any, **marks: Any) -> Mean:
     for name, value in marks.items():
         setattr(weigh, name, value)
     return Mean(weigh)

@@ -65,11 +65,21 @@ def make_links(cell: Cell, world: World) -> Topology:
 
     if world.links is not None:
         links: Topology = world.links
+    elif s["push"] and s["redraw"] is not None:
+        raise BadSetting(
+            "[network] push draws whom a node tells in every round, along one graph: "
+            "remove redraw, or push"
+        )
     elif s["push"]:
         everybody = find("topology", table["name"]).traits.complete
         among = n if everybody else draw(world.seed)
         links = topology.pushes(among, rounds=max(cell["run"]["rounds"], 1), seed=world.seed)
     elif s["redraw"] is not None:
+        if "seed" not in find("topology", table["name"]).facts:
+            raise BadSetting(
+                f"[network] redraw draws a new graph, and {table['name']} is always the same: "
+                "remove it, or take a topology that is drawn, such as random_tree"
+            )
         rounds = max(cell["run"]["rounds"], 1)
         links = topology.redrawn(draw, every=s["redraw"], rounds=rounds, seed=world.seed)
     else:

@@ -281,6 +281,21 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     return rescaled(x, *units), replace(schema, features=features)
 
 
+def _missing(cell: Cell, world: World) -> BadData:
+    """The error for missing values where a net learns: which column, and what can be done."""
+    has = np.isnan(world.x).any(0)
+    if world.x_test is not None:
+        has |= np.isnan(world.x_test).any(0)
+    j = int(np.flatnonzero(has)[0])
+    name, named = world.schema.features[j].name, bool(world.schema.cardinalities[j])
+    ways = ['take missing = "category"'] if named and cell["data"]["missing"] != "category" else []
+    ways += [f'leave the column out (drop = ["{name}"])', "fill them in"]
+    return BadData(
+        f"{cell.method.name} cannot use missing values, and column {name} has some: in [data] "
+        f"{', '.join(ways[:-1])}, or {ways[-1]} before"
+    )
+
+
 def as_read(cell: Cell, world: World) -> World:
     """The rows as the method reads them: a net needs categories one-hot and nothing missing."""
     if cell.method.learns == "model":
@@ -289,10 +304,7 @@ def as_read(cell: Cell, world: World) -> World:
     numbers = [j for j, r in enumerate(world.schema.cardinalities) if not r]
     # a category that only test rows have is none of those that the net knows: all zeros
     if np.isnan(world.x).any() or any(np.isnan(x[:, numbers]).any() for x in tables):
-        raise BadData(
-            f"{cell.method.name} cannot use missing values; take "
-            '[data] missing = "category" or fill them in'
-        )
+        raise _missing(cell, world)
     wide = [one_hot(x, world.schema.cardinalities) for x in tables]
     shape = world.shape
     if shape is None or math.prod(shape) != wide[0].shape[1]:

@@ -23,9 +23,12 @@ from peerwise.update.calibrate import calibrate, soft_error
 
 gives("method", Method)
 
-Rate: TypeAlias = Annotated[float, Gt(0), Le(1000), "learning rate; m0 is then rows / (lr nodes)"]
+# Bounds far beyond any use, within which the sums of statistics stay finite in float32
+Rate: TypeAlias = Annotated[
+    float, Ge(1e-9), Le(1000), "learning rate; m0 is then rows / (lr nodes)"
+]
 SampleSize: TypeAlias = Annotated[
-    float | None, Gt(0), "equivalent sample size of the statistics, instead of lr"
+    float | None, Gt(0), Le(1e12), "equivalent sample size of the statistics, instead of lr"
 ]
 Iterations: TypeAlias = Annotated[int, Ge(1), "local calibrations a round"]
 Start: TypeAlias = Annotated[Literal["uniform", "ml"], "where calibration starts"]

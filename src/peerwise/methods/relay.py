@@ -34,7 +34,7 @@ FADE = 0.003  # how steps shrink: in round t they are divided by 1 + FADE t
 def relay(
     model: Model,
     *,
-    lr: Annotated[float, Gt(0), Le(1000), "learning rate"] = 0.05,
+    lr: Annotated[float, Ge(1e-9), Le(1000), "learning rate"] = 0.05,
     warm: Annotated[float | None, Ge(0), Lt(1), "share of maximum likelihood in the start"] = None,
     brake: Annotated[float, Ge(0), "how much smaller steps become while the loss rises"] = BRAKE,
     fade: Annotated[float, Ge(0), "steps of round t are divided by 1 + fade t"] = FADE,

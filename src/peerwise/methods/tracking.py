@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated
 
 import jax.numpy as jnp
-from annotated_types import Gt, Le
+from annotated_types import Ge, Le
 
 from peerwise.combine.weigh import metropolis
 from peerwise.core import Array, Message, Method, Shard, State, Tree
@@ -27,7 +27,7 @@ def gradient_tracking(
     rows: int,
     nodes: int,
     *,
-    lr: Annotated[float, Gt(0), Le(1000), "learning rate"] = 0.05,
+    lr: Annotated[float, Ge(1e-9), Le(1000), "learning rate"] = 0.05,
 ) -> Method:
     """s <- W(s + y), y <- W y + g(s) - g(s before): y follows the mean of all nodes' steps g.
 

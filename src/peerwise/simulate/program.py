@@ -56,7 +56,7 @@ def _hear(
 ) -> tuple[Heard, ...]:
     """Who is in which slot of whose inbox this round."""
     there = topology(jax.random.fold_in(key, LINKS), t)
-    links = channel(jax.random.fold_in(key, CHANNEL), t, there)
+    links = channel(jax.random.fold_in(key, CHANNEL), t, there, topology.late(t))
     fine = jax.vmap(all_finite)(carry.sent)  # [pages, n]
     graph = topology.at(t)
     heard = []

@@ -20,6 +20,7 @@ from peerwise.simulate.replicas import count_replicas, first_of, inputs_of
 from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
 from peerwise.topology import Topology
+from peerwise.topology.links import late_links
 
 
 def simulate(
@@ -63,7 +64,7 @@ def simulate(
     channel.check(graph, rounds)
     plan = Plan(method, stages, exact, channel.lag + 1 + (method.reply is not None))
     with runtime.precision_of(precision) as dtype:
-        inputs, axes = inputs_of(seed, shards, topology, probe, dtype)
+        inputs, axes = inputs_of(seed, shards, _with_late(topology, channel.lag), probe, dtype)
         recorded = on_device(at, np.int32)
         key, data, network, eye = inputs
         saved = None
@@ -98,6 +99,13 @@ def simulate(
             messages=runtime.count_messages(graph, 0, done),
             carry=carry,
         )
+
+
+def _with_late(topology: Any, lag: int) -> Any:
+    """The topology, or that of each replica, with the links of messages still on their way."""
+    if isinstance(topology, list):
+        return [late_links(one, lag) for one in topology]
+    return late_links(topology, lag)
 
 
 def _begun(

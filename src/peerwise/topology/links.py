@@ -41,6 +41,9 @@ class Topology:
     n: int = field(metadata={"static": True})
     server: bool = field(default=False, metadata={"static": True})
     weights: str = field(default="equal", metadata={"static": True})  # or "metropolis"
+    arrival: bool = field(default=False, metadata={"static": True})  # slots in an order of arrival
+    # [g, e, lag + 1] weight that each link had 0, 1, ... rounds ago; None: see `late_links`
+    before: Array | None = None
 
     def at(self, t: Array | int) -> Array:
         """Which of the g graphs round t uses."""
@@ -51,6 +54,10 @@ class Topology:
         """The links of round t; the key is for topologies that draw links as they go."""
         now = self.at(t)
         return Links(*(leaf[now] for leaf in self.links))
+
+    def late(self, t: Array | int) -> Array | None:
+        """Weights of the links of round t by age, where messages may be late on old links."""
+        return None if self.before is None else self.before[self.at(t)]
 
     @property
     def slots(self) -> int:
@@ -118,7 +125,9 @@ def build(
         bucket[graph, row, slot[graph, link]] = link
         table.append((on_device(nodes.astype(np.int32)), on_device(bucket)))
     lasts = on_device(every, np.int32)
-    return Topology(Links(*map(on_device, links)), tuple(table), lasts, int(n), False, weights)
+    return Topology(
+        Links(*map(on_device, links)), tuple(table), lasts, int(n), False, weights, arrival
+    )
 
 
 def undirected(n: int, u: np.ndarray, v: np.ndarray) -> Topology:
@@ -165,9 +174,16 @@ def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
     rng = np.random.default_rng(whole("seed", seed, 0))
     if isinstance(among, Topology):
         if among.server or among.links.src.shape[0] > 1:
-            raise BadSetting("pushes go along a fixed graph without a server")
+            raise BadSetting(
+                "pushes go along a fixed graph without a server: take another topology, or no push"
+            )
         n = among.n
         src, dst, _ = edges_of(among)
+        if not src.size:
+            raise BadSetting(
+                f"a node without neighbours has nobody to tell, and no link is there among {n} "
+                "nodes: take another topology, or no push"
+            )
         order = np.argsort(src, kind="stable")
         degree, neighbour = np.bincount(src, minlength=n), dst[order]
         start = np.cumsum(degree) - degree
@@ -183,6 +199,53 @@ def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
         sender = rng.permutation(senders)
         graphs.append((sender, row[sender], np.ones(sender.size)))
     return build(n, graphs, every=1, arrival=True)
+
+
+def late_links(topology: Topology, lag: int) -> Topology:
+    """The topology with slots for what was sent up to `lag` rounds ago, over links that are gone.
+
+    A message travels the link of the round in which it was sent. Where the graph changes, a link of
+    the last `lag` rounds has a slot in every one of them (weight 0 in `links`: nothing is sent over
+    it now), and `before` has the weights with which messages still on their way were sent.
+
+    >>> late_links(pushes(4, rounds=3), 1).before.shape
+    (4, 7, 2)
+    """
+    count = topology.links.src.shape[0]
+    if not lag or count == 1 or topology.before is not None:
+        return topology
+    every = int(topology.every)
+    graphs = [edges_of(topology, i * every) for i in range(count)]
+    rounds = (count - 1) * every + lag + 1  # from then on nothing changes
+    windows = []
+    for t in range(rounds):
+        ages = range(min(t, lag) + 1)
+        window = [graphs[min((t - age) // every, count - 1)] for age in ages]
+        windows.append(_window(topology.n, window, lag, topology.arrival))
+    edges = [(src, dst, weight[:, 0]) for src, dst, weight in windows]
+    late = build(topology.n, edges, 1, topology.weights, topology.arrival)
+    before = np.zeros((*late.links.src.shape, lag + 1), np.float32)
+    for i, (_, _, weight) in enumerate(windows):
+        before[i, : len(weight)] = weight
+    return replace(late, before=on_device(before))
+
+
+def _window(n: int, graphs: Sequence[Edges], lag: int, arrival: bool) -> Edges:
+    """Every link of some graphs once, this round's first, with its weights by age [e, lag + 1].
+
+    By dst, then by src or, with `arrival`, by the round that last had the link.
+    """
+    src, dst, weight = (np.concatenate(parts) for parts in zip(*graphs, strict=True))
+    age = np.repeat(np.arange(len(graphs)), [len(one[0]) for one in graphs])
+    _, newest, link = np.unique(
+        dst.astype(np.int64) * n + src, return_index=True, return_inverse=True
+    )
+    weights = np.zeros((newest.size, lag + 1))
+    weights[link, age] = weight
+    if arrival:
+        order = np.lexsort((newest, -age[newest], dst[newest]))
+        newest, weights = newest[order], weights[order]
+    return src[newest], dst[newest], weights
 
 
 def metropolis(topology: Topology) -> Topology:
@@ -204,7 +267,8 @@ def metropolis(topology: Topology) -> Topology:
             u, v = src[i, real].astype(np.int64), dst[i, real].astype(np.int64)
             if not np.array_equal(np.sort(u * topology.n + v), np.sort(v * topology.n + u)):
                 raise BadSetting(
-                    "Metropolis weights need links in both directions; make the graph undirected"
+                    "Metropolis weights need links in both directions, which neither pushes nor a "
+                    "directed graph have: take an undirected one, or another rule"
                 )
             degree = np.bincount(v, minlength=topology.n)
             weight[i, real] = 1 / (1 + np.maximum(degree[u], degree[v]))
@@ -242,7 +306,10 @@ def stack(topologies: Sequence[Topology]) -> Topology:
         fills = (0, one.n - 1, 0, 0)
         links = (pad(leaf, e, fill) for leaf, fill in zip(one.links, fills, strict=True))
         nodes, table = one.table[0]
-        return replace(one, links=Links(*links), table=((nodes, pad(table, k, -1)),))
+        before = one.before
+        if before is not None:
+            before = np.swapaxes(pad(np.swapaxes(before, 1, 2), e, 0), 1, 2)
+        return replace(one, links=Links(*links), table=((nodes, pad(table, k, -1)),), before=before)
 
     # In NumPy: a program compiled for every new shape would take longer than the work.
     together = [padded(one) for one in topologies]

@@ -66,6 +66,24 @@ def penalised(mean: MeanLoss, penalty: Penalty, anchored: bool) -> Objective:
     return Objective(mean, total, prior)
 
 
+def spread(i: Array, real: Array, many: Array, most: int) -> Array:
+    """floor(i x real / many) of places i < many <= real; the product is `most` at the most.
+
+    Where that does not fit into 32 bits, i is taken bit by bit: no number exceeds 3 x real.
+    """
+    if most < 2**31:
+        return i * real // many
+
+    def bit(b: Any, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        whole, left = now
+        left = 2 * left + jnp.where((i >> (bits - 1 - b)) & 1 > 0, real % many, 0)
+        return 2 * whole + left // many, left % many
+
+    bits, zero = i.size.bit_length(), jnp.zeros_like(i)
+    whole, _ = jax.lax.fori_loop(0, bits, bit, (zero, zero))
+    return i * (real // many) + whole
+
+
 def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
     """weights, turn, whether, shard -> the gradient of the mean loss over its rows, dropout off.
 
@@ -86,7 +104,8 @@ def gradient(net: Net, loss: Loss, rows: int | None = None) -> Batched:
         i, real = jnp.arange(taken(m)), (shard.weight > 0).sum()
         many = jnp.minimum(real, taken(m))
         # real rows come first in a shard
-        place = jnp.where(i < many, (now[1] + i * real // jnp.maximum(many, 1)) % real, m)
+        evenly = spread(i, real, jnp.maximum(many, 1), taken(m) * m)
+        place = jnp.where(i < many, (now[1] + evenly) % real, m)
         return jnp.pad(place, (0, -taken(m) % size), constant_values=m).astype(jnp.int32)
 
     def step(now: Any, batch: Shard) -> Any:
