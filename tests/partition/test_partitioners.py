@@ -155,7 +155,7 @@ def test_any_positive_alpha_fills_the_sizes(alpha, seed):
 
 @pytest.mark.parametrize("alpha", [0, -1, float("nan"), float("inf")])
 def test_alpha_is_positive_and_finite(alpha):
-    with pytest.raises(BadSetting, match=f"alpha must be .* 0.*, got {alpha}"):
+    with pytest.raises(BadSetting, match=f"alpha must be .*, got {alpha}"):
         partition.dirichlet(rng(), np.zeros((2, 1)), np.zeros(2, int), np.array([1, 1]), alpha)
 
 
