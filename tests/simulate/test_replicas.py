@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 
 from peerwise import topology as topologies
+from peerwise.core import Mean, Message, Method, State
 from peerwise.errors import BadSetting
 from peerwise.shards import pack
+from peerwise.simulate import simulate
 from peerwise.simulate.replicas import count_replicas, first_of, inputs_of
+from peerwise.topology.links import build
 
 
 def shards(rows):
@@ -43,3 +46,19 @@ def test_only_what_replicas_do_not_share_has_an_axis():
 def test_replicas_of_other_shapes_are_refused():
     with pytest.raises(BadSetting, match="those of shards differ"):
         inputs_of(0, [shards(4), shards(6)], topologies.ring(2), None, np.dtype("float32"))
+
+
+def test_the_graph_of_every_replica_is_checked():
+    """Replies need links in both directions: the second graph has them in one only."""
+    quiet = State(np.zeros(1), {})
+    method = Method(
+        lambda key, shard: quiet,
+        lambda key, state: Message(state.value, {}),
+        Mean(lambda note, inbox: (1.0, inbox.weight)),
+        lambda key, state, shard: state,
+        lambda key, value, x: x,
+        reply=lambda state, shard, heard: heard.value,
+    )
+    one_way = build(2, [(np.array([0]), np.array([1]), np.ones(1))])
+    with pytest.raises(BadSetting, match="links in both directions"):
+        simulate(method, shards(4), [topologies.ring(2), one_way], 1)

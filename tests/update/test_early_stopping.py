@@ -175,7 +175,7 @@ def test_with_patience_for_all_epochs_the_best_epoch_is_kept():
     rows = shard()
     options = {"validation": 0.25, "batch": 4, "lr": 1.0, "epochs": 12}
     found = trained(rows, patience=12, newest=True, **options)
-    best, least, _ = found.stopping
+    best, least, *_ = found.stopping
     watched = some(rows, is_held_out(M, 0.25))
     np.testing.assert_allclose(least, mean_loss(best, watched), rtol=1e-5)
     assert least < mean_loss(found.weights, watched)
@@ -183,6 +183,18 @@ def test_with_patience_for_all_epochs_the_best_epoch_is_kept():
 
 
 # --- epochs of one's own
+
+
+def test_an_optimiser_that_is_kept_is_that_of_the_best_epoch():
+    given = {"epochs": 12, "lr": 3.0, "momentum": 0.9, "validation": 0.4, "patience": 12}
+    given |= {"batch": 4, "keep": True}
+    rows = shard()
+    best = trained(rows, **given)
+    runs = [trained(rows, newest=True, own=k, **given) for k in range(1, 13)]
+    after = [k for k, run in enumerate(runs) if np.allclose(flat(run.weights), flat(best.weights))]
+    assert after[0] < 11  # the last epoch is not the best, or nothing is tested
+    np.testing.assert_allclose(flat(best.optimiser), flat(runs[after[0]].optimiser), rtol=1e-6)
+    assert not np.allclose(flat(best.optimiser), flat(runs[-1].optimiser))
 
 
 def test_every_node_draws_its_own_number_of_epochs_and_keeps_it():

@@ -61,7 +61,9 @@ def simulate(
     replicas = count_replicas(seed=seed, shards=shards, topology=topology, probe=probe)
     n, graph = first_of(shards).n, first_of(topology)
     at, stages = runtime.check(method, n, graph, channel.lag, rounds, at, stages)
-    channel.check(graph, rounds)
+    for one in topology if isinstance(topology, list) else [topology]:
+        runtime.check(method, n, one, channel.lag, rounds, at, stages)
+        channel.check(one, rounds)
     plan = Plan(method, stages, exact, channel.lag + 1 + (method.reply is not None))
     with runtime.precision_of(precision) as dtype:
         inputs, axes = inputs_of(seed, shards, _with_late(topology, channel.lag), probe, dtype)

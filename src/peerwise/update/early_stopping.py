@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Batched, Shard
+from peerwise.core import Array, Batched, Shard, Tree
 from peerwise.update.objective import MeanLoss
 from peerwise.update.training import Best, Trained
 
@@ -17,11 +17,17 @@ def _held_out(shard: Shard, share: float) -> Array:
     return jnp.floor((i + 1) * share) > jnp.floor(i * share)
 
 
-def early_stopping(train: Batched, loss: MeanLoss, share: float, patience: int) -> Batched:
+def early_stopping(
+    train: Batched, loss: MeanLoss, share: float, patience: int, keep: bool = False
+) -> Batched:
     """Training that ends after `patience` epochs without a lower loss, with the best weights.
 
-    The loss is that on a `share` of the rows; `train` sees the others.
+    The loss is that on a `share` of the rows; `train` sees the others. `keep`: it ends with the
+    optimiser's state of the best epoch, too.
     """
+
+    def kept(now: Trained) -> tuple[Tree, Tree]:
+        return now.weights, now.optimiser if keep else None
 
     def others(shard: Shard) -> Shard:
         return shard._replace(weight=jnp.where(_held_out(shard, share), 0, shard.weight))
@@ -30,26 +36,29 @@ def early_stopping(train: Batched, loss: MeanLoss, share: float, patience: int) 
         *rest, shard = args
         now: Trained = train.begin(*rest, others(shard))
         none = jnp.full((), jnp.inf, jnp.float32), jnp.zeros((), jnp.int32)
-        return now._replace(stopping=Best(now.weights, *none))
+        return now._replace(stopping=Best(now.weights, *none, kept(now)[1]))
 
     def draw(now: Trained, e: Array, shard: Shard) -> Array:
         goes_on = now.stopping.waited < patience
         return jnp.where(goes_on, train.draw(now, e, others(shard)), shard.weight.shape[0])
 
     def after(now: Trained, shard: Shard) -> Trained:
-        best, least, waited = now.stopping
+        before: Best = now.stopping
         watched = shard._replace(weight=jnp.where(_held_out(shard, share), shard.weight, 0))
         seen = loss(now.weights, watched, None).astype(jnp.float32)
         # without rows to validate on, the newest weights are the best
         none = ~(watched.weight.sum() > 0)
-        better = (seen < least) | none
+        better = (seen < before.loss) | none
         total = now.total + jnp.where(none | jnp.isfinite(seen), 0, jnp.nan)  # it broke down
-        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), now.weights, best)
-        waited = jnp.where(better, 0, waited + 1)
-        stopping = Best(best, jnp.where(better, seen, least), waited)
+        old = before.weights, before.optimiser
+        weights, optimiser = jax.tree.map(lambda a, b: jnp.where(better, a, b), kept(now), old)
+        waited = jnp.where(better, 0, before.waited + 1)
+        stopping = Best(weights, jnp.where(better, seen, before.loss), waited, optimiser)
         return now._replace(stopping=stopping, total=total)
 
     def end(now: Trained) -> Trained:
-        return train.end(now._replace(weights=now.stopping.weights))
+        best = now.stopping
+        optimiser = best.optimiser if keep else now.optimiser
+        return train.end(now._replace(weights=best.weights, optimiser=optimiser))
 
     return replace(train, begin=begin, draw=draw, end=end, after=after)

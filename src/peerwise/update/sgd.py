@@ -80,7 +80,8 @@ def trainer(
         passes=high,
     )
     if training.validation:
-        train = early_stopping(train, objective.loss, training.validation, training.patience)
+        given = training.validation, training.patience, training.keep
+        train = early_stopping(train, objective.loss, *given)
 
     def own_epochs(key: Array) -> Array:
         return jax.random.randint(key, (), low, high + 1, jnp.int32)

@@ -16,7 +16,8 @@ class Training(NamedTuple):
     batches drawn with replacement. The last batch of an epoch may be smaller, and counts as one; so
     does a shard smaller than a batch. Weight decay is added to the gradient before the momentum, as
     in PyTorch. A node that validates stops after `patience` epochs without a lower loss on those
-    rows (evenly spaced ones, never trained on) and keeps the best weights of the round.
+    rows (evenly spaced ones, never trained on) and keeps the best weights of the round, with the
+    optimiser's state of that epoch.
     """
 
     lr: Annotated[float, Gt(0), Le(1000), "learning rate"] = 0.05
@@ -42,6 +43,7 @@ class Best(NamedTuple):
     weights: Tree
     loss: Array
     waited: Array  # epochs since
+    optimiser: Tree  # as it was with them; None where it starts anew every round
 
 
 class Trained(NamedTuple):
