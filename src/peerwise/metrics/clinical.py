@@ -34,6 +34,7 @@ from peerwise.metrics.intervals import (
     placements,
     proportion,
     skewed_mean,
+    trials,
 )
 
 
@@ -307,7 +308,7 @@ def _intervals(
         if name in ("error", *OF_POSITIVE)
     }
     ends["balanced_accuracy"] = _of_recalls(scored, level)
-    ends["auroc"], ends["auprc"] = _of_areas(scored, level)
+    ends["auroc"], ends["auprc"] = _of_areas(scored, level, times, seed)
     ends["log_loss"] = skewed_mean(scored.log_loss(), level, times, seed)
     return ends
 
@@ -321,7 +322,7 @@ def _of_recalls(scored: _Scored, level: float) -> Interval:
     return mean_of_proportions(shares, counts, level)
 
 
-def _of_areas(scored: _Scored, level: float) -> tuple[Interval, Interval]:
+def _of_areas(scored: _Scored, level: float, times: int, seed: int) -> tuple[Interval, Interval]:
     """Of AUROC and AUPRC; of means over classes, the means of the ends, as if they moved as one."""
     classes = np.unique(scored.y) if scored.positive is None else [scored.positive]
     of_roc, of_pr = [], []
@@ -330,6 +331,9 @@ def _of_areas(scored: _Scored, level: float) -> tuple[Interval, Interval]:
         positives = int((scored.y == k).sum())
         of_roc.append(area(roc, positives, len(scored.y) - positives, level))
         of_pr.append(proportion(pr, positives, level))
+    if scored.positive is not None:
+        draws = resample(scored.score(["auprc"]), len(scored.y), times, seed)[1][0]
+        of_pr = [proportion(pr, trials(pr, draws, positives), level)]
     roc, pr = (np.mean(ends, 0) for ends in (of_roc, of_pr))
     return (float(roc[0]), float(roc[1])), (float(pr[0]), float(pr[1]))
 

@@ -3,10 +3,11 @@
 A percentile bootstrap of 3 of 3 is [1, 1]. So proportions have Wilson's score interval (1927); a
 mean of proportions the square-and-add combination of those (Zou and Donner 2008); AUROC Newcombe's
 score interval (2006, method 5); AUPRC Wilson's with as many trials as positives (after Boyd, Eng
-and Page 2013); the log loss, a mean of skewed terms, the bootstrap-t (Efron and Tibshirani 1993,
-section 12.5). A gain on the same rows has Student's interval of its terms' differences, with
-Welch's degrees of freedom where classes vary apart, and DeLong's terms for AUROC (1988); AUPRC,
-precision and means of areas take their standard error from the bootstrap.
+and Page 2013), or fewer where its resamples vary more; the log loss, a mean of skewed terms, the
+bootstrap-t (Efron and Tibshirani 1993, section 12.5). A gain on the same rows has Student's
+interval of its terms' differences, with Welch's degrees of freedom where classes vary apart, and
+DeLong's terms for AUROC (1988); AUPRC, precision and means of areas take their standard error from
+the bootstrap.
 """
 
 import numpy as np
@@ -28,6 +29,12 @@ def proportion(share: float, trials: float, level: float) -> Interval:
     half = np.sqrt(z2 * (share * (1 - share) + z2 / 4))
     low, high = (middle - half) / (1 + z2), (middle + half) / (1 + z2)
     return max(float(low), 0.0), min(float(high), 1.0)
+
+
+def trials(share: float, draws: np.ndarray, most: int) -> float:
+    """How many trials a share that varies as its resamples do is worth, at most so many."""
+    spread = np.nanvar(draws) if (~np.isnan(draws)).any() else 0.0
+    return min(most, share * (1 - share) / spread) if spread > 0 and 0 < share < 1 else most
 
 
 def mean_of_proportions(shares: np.ndarray, trials: np.ndarray, level: float) -> Interval:
