@@ -28,7 +28,7 @@ class Run(NamedTuple):
     recorded: tuple[int, ...]  # after which rounds the probe looked
     history: dict[str, Tree]  # stage -> what the probe saw [recorded, ...]; replicas come first
     message_bytes: int  # of one message, its notes and its part
-    messages: int  # sent in all
+    messages: Any  # sent in all, an integer; [replicas] with replicas
     carry: Any = None  # what a resumed run goes on from
 
 

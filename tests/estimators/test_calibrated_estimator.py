@@ -194,6 +194,15 @@ def test_batches_without_calibration_add_up_to_the_whole(model, batches):
     close(made.predict_proba(X), said, 1e-8)
 
 
+def test_batches_without_a_prior_are_fitting_all_rows():
+    X, y = WINE
+    order = np.random.default_rng(1).permutation(len(y))
+    made = small(max_iter=0, prior_rows=0)
+    for part in np.array_split(order, 4):
+        made.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    close(made.predict_proba(X), small(max_iter=0, prior_rows=0).fit(X, y).predict_proba(X), 1e-7)
+
+
 def test_one_batch_is_fitting():
     X, y = WINE
     a, b = small().partial_fit(X, y), small().fit(X, y)
@@ -327,6 +336,42 @@ def test_a_constant_feature_says_nothing():
     wide = np.column_stack([X, np.full((178, 2), 1e6), np.zeros(178)])
     a, b = small().fit(wide, y), small().fit(X, y)
     close(a.predict_log_proba(wide), b.predict_log_proba(X), 1e-6)
+    wide[:, 13:] = [-5e12, 0.1, 7.0]
+    close(a.predict_log_proba(wide), b.predict_log_proba(X), 1e-6)
+
+
+def test_a_feature_that_varies_in_a_later_batch_says_what_it_says():
+    X, y = WINE
+    wide = np.column_stack([X[:, :2], 5 + y])
+    made = small(max_iter=0).partial_fit(wide * [1, 1, 0], y)
+    assert (made.predict_proba(wide) == made.predict_proba(wide * [1, 1, 0])).all()
+    made.partial_fit(wide, y)
+    assert np.abs(made.predict_proba(wide) - made.predict_proba(wide * [1, 1, 0])).max() > 1e-3
+
+
+@pytest.mark.parametrize("value", [1e200, -1e308])
+def test_numbers_too_large_to_compute_with_are_refused(value):
+    X, y = WINE
+    large = X.copy()
+    large[7, 3] = value
+    with pytest.raises(BadData, match="values of column 'x3' are too large; rescale or drop it"):
+        small().fit(large, y)
+    made = small(max_iter=0).partial_fit(X, y)
+    with pytest.raises(BadData, match=r"column 'x3' are too large \(.*in row 7\)"):
+        made.partial_fit(large, y)
+    with pytest.raises(BadData, match="numbers of row 7 are too large"):
+        made.predict_proba(large)
+    close(made.predict_proba(X), small(max_iter=0).fit(X, y).predict_proba(X))
+
+
+@pytest.mark.parametrize("factor", [2, 0.001])
+def test_a_weight_is_a_number_of_repetitions_of_words_too(factor):
+    rng = np.random.default_rng(0)
+    x, y, weight = rng.poisson(3.0, (30, 4)), np.arange(30) % 2, rng.integers(1, 4, 30)
+    weighed = small("multinomial", prior_rows=factor, max_iter=0)
+    weighed.fit(x, y, sample_weight=factor * weight)
+    repeated = small("multinomial", max_iter=0).fit(x.repeat(weight, 0), y.repeat(weight))
+    close(weighed.predict_proba(x), repeated.predict_proba(x), 1e-9)
 
 
 def test_missing_values_at_prediction_only_are_integrated_out():

@@ -439,3 +439,42 @@ def test_tan_with_mixed_columns_on_a_tree():
     assert tan.score(frame, y) > 0.9
     holes = frame.assign(a=None)
     assert np.isfinite(tan.predict_log_proba(holes)).all()
+
+
+# --- numbers that say nothing, and numbers too large
+
+
+@pytest.mark.parametrize("model", ["naive_bayes", "lda"])
+def test_a_number_that_never_varies_has_no_say(model):
+    wide = np.column_stack([np.full(len(X), 3.0), X, np.full((len(X), 4), -1e6)])
+    network, plain = (small(model=model).fit(x, Y, groups=SITES) for x in (wide, X))
+    other = wide.copy()
+    other[:, [0, 14, 15, 16, 17]] = [4.0, 1e200, -1e6, 0.0, 12.0]
+    for node in (None, "south"):
+        for rows in (wide, other):
+            close(network.predict_proba(rows, node=node), plain.predict_proba(X, node=node))
+
+
+def test_a_number_that_never_varies_has_no_say_in_a_net():
+    wide = np.column_stack([X[:, :3], np.full(len(X), 7.0)])
+    network = small(method="decavg", net="mlp_64", rounds=1).fit(wide, Y)
+    np.testing.assert_array_equal(
+        network.predict_proba(wide), network.predict_proba(wide * [1, 1, 1, 9])
+    )
+
+
+def test_where_nothing_varies_the_classes_are_all_there_is_to_learn():
+    network = small(rounds=1).fit(np.ones((8, 2)), [0, 0, 0, 0, 0, 0, 1, 1])
+    apart = network.predict_proba([[1, 1], [9, -9]])
+    np.testing.assert_array_equal(apart[0], apart[1])
+
+
+def test_numbers_too_large_to_compute_with_are_refused():
+    large = X.copy()
+    large[5, 2] = 1e200
+    with pytest.raises(BadData, match="values of column 'x2' are too large; rescale or drop it"):
+        small(rounds=1).fit(large, Y)
+    for options in ({}, {"method": "decavg", "precision": "float32"}):
+        network = small(rounds=1, **options).fit(X, Y)
+        with pytest.raises(BadData, match="numbers of row 5 are too large"):
+            network.predict_proba(large)

@@ -11,6 +11,7 @@ from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics import bootstrap as boot
 from peerwise.metrics.bootstrap import METRICS, interval, resample, scorer
 from peerwise.metrics.clinical import by_node, confusion, difference, report, should_join
+from peerwise.metrics.intervals import area, proportion
 
 ALL = ("all", "all")
 QUICK = {"bootstrap": 0}
@@ -269,8 +270,8 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not():
     first = report(y, p, bootstrap=100, seed=3)
     pd.testing.assert_frame_equal(first, report(y, p, bootstrap=100, seed=3))
     other = report(y, p, bootstrap=100, seed=4)
-    assert (first["auroc"] == other["auroc"]).all()
-    assert (first["auroc_low"] != other["auroc_low"]).all()
+    assert (first["log_loss"] == other["log_loss"]).all()
+    assert (first["log_loss_low"] != other["log_loss_low"]).all()
 
 
 @pytest.mark.parametrize("cells", [1, 1000])
@@ -308,12 +309,45 @@ def test_the_middle_of_the_draws_that_are_defined():
     assert np.isnan(interval(np.array([]), 0.9)).all()
 
 
-def test_a_rare_class_leaves_resamples_out_of_the_interval():
-    y = np.eye(10, dtype=int)[0]  # 35 % of the resamples have no ill row: left out
-    p = np.linspace(0.9, 0.1, 10)
-    got = report(y, p, bootstrap=500).loc[ALL]
-    assert got["auroc"] == got["auroc_low"] == got["auroc_high"] == 1
-    assert got["sensitivity_low"] == 1
+def test_few_rows_that_are_all_right_are_not_certain():
+    y = np.repeat([1, 0], [3, 30])
+    p = np.where(y, 0.9, np.linspace(0.1, 0.4, 33))
+    got = report(y, p).loc[ALL]
+    for name in ("auroc", "auprc", "sensitivity", "specificity", "precision", "balanced_accuracy"):
+        assert got[name] == got[f"{name}_high"] == 1
+    wilson, of_others = (n / (n + 1.959964**2) for n in (3, 30))
+    np.testing.assert_allclose(got[["sensitivity_low", "precision_low", "auprc_low"]], wilson)
+    both = 1 - np.hypot(1 - wilson, 1 - of_others) / 2
+    assert got["balanced_accuracy_low"] == pytest.approx(both)
+    assert 0.6 < got["auroc_low"] < 0.8
+
+
+def test_wilsons_interval_as_in_the_literature():
+    """Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29."""
+    for hits, of, low, high in [
+        (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ]:  # fmt: skip
+        assert proportion(hits / of, of, 0.95) == pytest.approx((low, high), abs=5e-5)
+    assert np.isnan(proportion(0.5, 0, 0.95)).all()
+
+
+def test_the_interval_of_an_area_solves_newcombes_equation():
+    z = 1.959964
+    for auroc, m, n in [(0.7, 10, 30), (0.95, 5, 100), (1.0, 8, 8), (0.5, 20, 20)]:
+        low, high = area(auroc, m, n, 0.95)
+        assert 0 <= low < auroc <= high <= 1
+        for at in (low, high) if auroc < 1 else (low,):
+            more = (m + n) / 2 - 1
+            spread = at * (1 - at) * (1 + more * (1 - at) / (2 - at) + more * at / (1 + at))
+            assert abs(auroc - at) == pytest.approx(z * np.sqrt(spread / (m * n)), rel=1e-5)
+
+
+def test_several_classes_have_intervals_around_their_means():
+    y, p = several(60)
+    got = report(y, p, bootstrap=50).loc[ALL]
+    for name in ("balanced_accuracy", "error", "log_loss", "auroc", "auprc"):
+        assert 0 <= got[f"{name}_low"] < got[name] < got[f"{name}_high"]
 
 
 def test_without_resamples_there_is_no_interval():
@@ -461,7 +495,16 @@ def test_should_join_finds_the_sites_that_gain(metric):
     verdict = {"better": "join", "equal": "unclear", "tiny": "too few rows", "worse": "stay"}
     assert got["verdict"].to_dict() == verdict
     assert got.index.name == "site"
-    assert got.columns.tolist() == ["rows", "local", "network", "gain", "low", "high", "verdict"]
+    assert got.columns.tolist() == [
+        "rows",
+        "local",
+        "network",
+        "gain",
+        "low",
+        "high",
+        "rests_on",
+        "verdict",
+    ]
     for name in verdict:
         here = site == name
         alone = difference(y[here], local[here], network[here], metric=metric, bootstrap=500)
@@ -471,7 +514,7 @@ def test_should_join_finds_the_sites_that_gain(metric):
 
 def test_the_same_model_leaves_it_unclear():
     y, local, _, site = sites()
-    got = should_join(y, local, local, site, bootstrap=50, fewest=1)
+    got = should_join(y, local, local, site, bootstrap=50, fewest=1, fewest_cases=1)
     assert (got["verdict"] == "unclear").all()
     assert (got["gain"] == 0).all()
 
@@ -490,11 +533,33 @@ def test_an_interval_that_is_undefined_gives_no_verdict():
     got = should_join(y, local, network, ["a"] * 20, metric="precision").loc["a"]
     assert got["gain"] == -1
     assert np.isnan(got["low"])  # both rows are drawn in 40 % of the resamples
-    assert got["verdict"] == "too few rows"
+    assert got["verdict"] == "too few flagged"
+
+
+@pytest.mark.parametrize(
+    ("metric", "positive", "counts", "says"),
+    [
+        ("auroc", "yes", [90, 4, 0], "too few 'yes'"),
+        ("auroc", "no", [90, 4, 0], "too few 'yes'"),
+        ("specificity", "yes", [4, 90, 0], "too few 'no'"),
+        ("specificity", "no", [90, 2, 2], "too few not 'no'"),
+        ("auroc", None, [40, 40, 2], "too few 'may'"),
+        ("error", None, [40, 40, 2], "unclear"),
+        ("sensitivity", "no", [40, 2, 2], "unclear"),
+    ],
+)
+def test_what_is_too_few_is_named(metric, positive, counts, says):
+    names = ["no", "yes", "may"] if counts[2] else ["no", "yes"]
+    y = np.repeat(np.arange(len(names)), counts[: len(names)])
+    p = np.random.default_rng(0).dirichlet(np.ones(len(names)), len(y))
+    got = should_join(
+        y, p, p, ["a"] * len(y), metric=metric, positive=positive, classes=names, bootstrap=20
+    )
+    assert got.loc["a", "verdict"] == says
 
 
 def test_how_few_rows_are_too_few_is_a_choice():
-    got = should_join(*sites(), metric="error", bootstrap=50, fewest=3)
+    got = should_join(*sites(), metric="error", bootstrap=50, fewest=3, fewest_cases=3)
     assert got.loc["tiny", "verdict"] == "join"
 
 

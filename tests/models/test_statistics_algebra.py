@@ -160,6 +160,24 @@ def test_rows_of_another_width_are_refused(shape):
         made().to_classifier().log_proba(np.zeros(shape))
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"y": np.zeros(4, int)}, "y must have one entry for each of the 3 rows"),
+        ({"y": np.zeros((3, 1), int)}, r"y must .* got an array of shape \(3, 1\)"),
+        ({"weight": np.ones(2)}, "weight must have one entry for each of the 3 rows"),
+        ({"weight": np.array([1, np.inf, 1])}, "weight of row 1 is not finite"),
+        ({"x": np.zeros(6)}, "rows must have 2 features"),
+        ({"x": np.zeros((3, 3))}, "rows must have 2 features"),
+        ({"x": np.array([[1, 0], [1e200, 0], [0, 0.0]])}, "'age' are too large .*in row 1"),
+    ],
+)
+def test_rows_labels_and_weights_must_fit(change, says):
+    given = {"x": np.zeros((3, 2)), "y": np.zeros(3, int)} | change
+    with pytest.raises(BadData, match=says):
+        Statistics.of(schema=SCHEMA, **given)
+
+
 # --- files
 
 

@@ -101,6 +101,7 @@ def test_labels_are_folded_not_cut(width):
 @pytest.mark.parametrize("site", ["C", "St. Mary's [north]", "x" * 100])
 def test_a_site_that_joins_keeps_its_name_in_eighty_columns(site):
     line = {"rows": 57, "local": 0.9, "network": 0.95, "gain": 0.05, "low": 0.01, "high": 0.09}
+    line["rests_on"] = 20
     verdicts = pd.DataFrame([{**line, "verdict": "join"}], index=[site])
     names = [f"{m}{end}" for m in sites.SHOWN for end in ("", "_low", "_high")]
     report = pd.DataFrame(

@@ -7,6 +7,8 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.core import Mean, Message, Method, State
 from peerwise.errors import BadSetting
+from peerwise.methods import crc
+from peerwise.models import naive_bayes
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.simulate.replicas import count_replicas, first_of, inputs_of
@@ -41,6 +43,16 @@ def test_only_what_replicas_do_not_share_has_an_axis():
     np.testing.assert_array_equal(x[1], data[1].groups[0].shard.x)
     _, axes = inputs_of(1, data[0], topologies.ring(2), None, np.dtype("float32"))
     assert axes is None
+
+
+def test_messages_are_counted_for_the_graph_of_each_replica():
+    data = [pack(np.ones((5, 2)), np.zeros(5), [[i] for i in range(5)])] * 2
+    graphs = [topologies.chain(5), topologies.complete(5)]
+    method = crc(naive_bayes((0, 0), 2), m0=5.0)
+    apart = [simulate(method, d, g, 3).messages for d, g in zip(data, graphs, strict=True)]
+    assert apart == [3 * 8, 3 * 20]
+    assert simulate(method, data, graphs, 3).messages.tolist() == apart
+    assert simulate(method, data, graphs[0], 3).messages.tolist() == [24, 24]
 
 
 def test_replicas_of_other_shapes_are_refused():

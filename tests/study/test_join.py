@@ -39,6 +39,17 @@ def test_a_site_that_differs_should_stay(wards):
     assert found.confusion.to_numpy().sum() == 60 * 3 + 24
 
 
+def test_a_site_with_two_positives_gets_no_verdict(wards, tmp_path):
+    frame = pd.read_csv(wards)
+    ill = frame.index[(frame["ward"] == "b") & (frame["ill"] == "yes")]
+    frame.drop(ill[5:]).to_csv(tmp_path / "few.csv", index=False)
+    found = join(str(tmp_path / "few.csv"), "ward", target="ill", rounds=2, network="complete")
+    line = found.verdicts.loc["b"]
+    assert (line["verdict"], line["rows"] > 30, line["rests_on"] < 5) == ("too few 'yes'", 1, 1)
+    low, high = found.report.loc[("site", "b"), ["sensitivity_low", "sensitivity_high"]]
+    assert high - low > 0.3
+
+
 def test_small_sites_of_one_kind_gain_together(tmp_path):
     rng = np.random.default_rng(1)
     rows, kinds = 3000, 30
@@ -49,7 +60,7 @@ def test_small_sites_of_one_kind_gain_together(tmp_path):
     frame["ill"] = ill.astype(int)
     path = tmp_path / "many.csv"
     frame.to_csv(path, index=False)
-    found = join(str(path), "ward", target="ill", network="complete", rounds=32)
+    found = join(str(path), "ward", target="ill", network="complete", rounds=32, held_out=0.5)
     assert (found.verdicts["gain"] > 0).mean() > 0.8
     assert (found.verdicts["verdict"] == "stay").sum() <= 1
     assert (found.verdicts["verdict"] == "join").sum() >= 5

@@ -124,6 +124,22 @@ def test_the_likelihood_is_that_of_what_is_observed():
     close(first, [(weight * told).sum()])
 
 
+def test_it_goes_on_while_likelihood_times_prior_rises():
+    """A prior may pull the likelihood down for a while: no reason to stop."""
+    model = naive_bayes(MIXED, 3)
+    x, _, y = rows(2, m=200, unlabelled=0.97, apart=0.7)
+    with jax.enable_x64(True):
+        prior = jax.tree.map(np.asarray, model.uniform(3.0, float))
+    found = em(model, x, y, prior=prior, iterations=2000)
+    assert (np.diff(found.log_likelihood)[:60] < 0).any()
+    far = em(model, x, y, prior=prior, iterations=400, tolerance=-np.inf)  # never stops
+    with jax.enable_x64(True):
+        ours, theirs = (
+            np.asarray(log_joint(model, e.statistics, jax.numpy.asarray(x))) for e in (found, far)
+        )
+    assert (ours.argmax(1) != theirs.argmax(1)).mean() < 0.01
+
+
 # --- labels
 
 
@@ -144,6 +160,13 @@ def test_it_ends_where_another_step_changes_nothing():
     found = em(model, x, y, iterations=1000, tolerance=1e-14)
     again = em(model, x, y, start=found.statistics, iterations=1)
     close(again.statistics, found.statistics, 1e-4)
+
+
+def test_rows_labels_and_weights_are_as_many():
+    model = naive_bayes(MIXED, 3)
+    x, _, y = rows(3)
+    with pytest.raises(BadData, match="60 rows have 59 labels"):
+        em(model, x, y[:-1])
 
 
 def test_a_row_without_a_label_is_worth_its_weight():

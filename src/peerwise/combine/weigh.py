@@ -93,8 +93,9 @@ def worst(
         losses = jnp.where(heard & ~jnp.isnan(losses), losses, jnp.inf)
         rising, many = jnp.sort(losses), heard.sum()
         place = (many - 1) * (1 - alpha)
+        # (11 - 1) x (1 - 0.9) must be 1, and 0.3 x 10 count as 3, in any precision
+        place = jnp.where(jnp.abs(place - jnp.round(place)) < 1e-4, jnp.round(place), place)
         low, high = jnp.floor(place).astype(jnp.int32), jnp.ceil(place).astype(jnp.int32)
-        # 0.3 x 10 must count as 3 in any precision
         least = many - jnp.ceil(alpha * many - 1e-4).astype(jnp.int32)
         at_risk = {
             "count": rising[least],
@@ -120,8 +121,10 @@ def worst(
 def metropolis() -> Mean:
     """The links' own weights; the node itself gets the rest to one, lost messages included.
 
-    Needs links whose weights sum to at most one, as `topology.metropolis` gives them: the mixing
-    matrix is then doubly stochastic and no node counts more for having more neighbours. On a server
+    Needs links whose weights sum to at most one, as `topology.metropolis` gives them. Where every
+    message arrives, the mixing matrix is then doubly stochastic and no node counts more for having
+    more neighbours. Where messages are lost, what a node hears still sums to one, but what a node
+    is worth to all others does not: a message may arrive on one way of an edge only. On a server
     the mean is over what arrived.
     """
 

@@ -23,7 +23,7 @@ from peerwise.core import Shard
 from peerwise.data.schema import Feature, Schema
 from peerwise.declare import find
 from peerwise.errors import BadData, BadSetting, PeerwiseError
-from peerwise.estimators.columns import as_columns, encoded, learn_schema
+from peerwise.estimators.columns import as_columns, constant, encoded, learn_schema, without
 from peerwise.models.algebra import Statistics
 from peerwise.models.classifier import Classifier, least_cost
 from peerwise.models.family import by_class
@@ -77,7 +77,7 @@ class Tabular(ClassifierMixin, BaseEstimator):
     def _encode(self, X: Any) -> Array:
         check_is_fitted(self, "schema_")
         columns, _ = as_columns(self, X, reset=False)
-        return encoded(columns, self.schema_, self.handle_unknown)
+        return without(encoded(columns, self.schema_, self.handle_unknown), self._constant)
 
     def _decide(self, log_prob: Array) -> Array:
         """The most probable class, or the one of least expected cost."""
@@ -195,7 +195,9 @@ class RiskCalibratedClassifier(Tabular):
         """Add rows to the statistics, then calibrate on the new rows.
 
         The first call fixes the schema: classes, categories, center and scale, TAN's structure.
-        With max_iter=0 any number of batches gives exactly what all rows at once would.
+        With max_iter=0 any number of batches gives what all rows at once would under that schema;
+        with prior_rows=0 as well, what `fit` on all rows gives, to rounding: a prior is about the
+        center and scale of the first rows. (Rows without a label are shared out batch by batch.)
         """
         self._check()
         if not hasattr(self, "calibrated_"):
@@ -233,11 +235,8 @@ class RiskCalibratedClassifier(Tabular):
         self._warn_of_singular(codes)
         self._check_complete(x)
         # a number that never varies says nothing: not even how much of the prior a class has
-        still = {
-            f.name: 0.0
-            for f, column in zip(self.schema_.features, x.T, strict=True)
-            if f.kind == "numeric" and not np.nan_to_num(column).any()
-        }
+        self._constant = constant(x, self.schema_) & (not is_plain(self.model))
+        still = {self.schema_.features[j].name: 0.0 for j in np.flatnonzero(self._constant)}
         self.statistics_ = Statistics.prior(
             self.schema_, self.model, rows=self.prior_rows, std=still, **options
         )
@@ -334,6 +333,7 @@ class RiskCalibratedClassifier(Tabular):
             learnt = em(model, x, codes, weight, prior=held.values, start=sums.values).statistics
             sums = Statistics(self.schema_, learnt, self.model, held.options)
         self.statistics_ = sums
+        self._constant = self._constant & constant(x, self.schema_)
         self._calibrate(rows, watched)
 
     def _calibrate(self, rows: Shard, watched: Shard) -> None:

@@ -145,12 +145,15 @@ def learn_schema(
         center, scale = 0.0, 1.0
         if standardise and known.any():
             share = weight[known] / weight[known].sum()
-            center = float(share @ values[known])
-            spread = float(np.sqrt(share @ (values[known] - center) ** 2))
+            with np.errstate(over="ignore", invalid="ignore"):
+                center = float(share @ values[known])
+                spread = float(np.sqrt(share @ (values[known] - center) ** 2))
+            if not np.isfinite(spread):
+                raise BadData(f"the values of column '{name}' are too large; rescale or drop it")
             if spread == 0:  # squares of tiny numbers are 0
                 most = np.abs(values[known] - center).max() or 1.0
                 spread = most * float(np.sqrt(share @ ((values[known] - center) / most) ** 2))
-            varies = np.ptp(values[known]) > 0 and np.isfinite(spread) and spread > 0
+            varies = np.ptp(values[known]) > 0 and spread > 0
             scale = spread if varies else 1.0
             center = center if varies else float(values[known][0])
         features.append(Feature(name, "numeric", (), center, scale))
@@ -158,6 +161,17 @@ def learn_schema(
     if len(set(texts)) < len(texts):
         raise BadData("two classes are spelt the same; rename one")
     return Schema(tuple(features), tuple(texts), missing=missing)
+
+
+def constant(x: Array, schema: Schema) -> Array:
+    """Which features [d] of standardised rows are numbers that never vary."""
+    numeric = np.array([f.kind == "numeric" for f in schema.features])
+    return numeric & ~np.nan_to_num(x).any(0)
+
+
+def without(x: Array, columns: Array) -> Array:
+    """The rows with 0, the public center, for whatever these columns [d] hold."""
+    return np.where(columns & ~np.isnan(x), 0.0, x)
 
 
 def _numbers(column: Any, name: str) -> Array:

@@ -1,6 +1,7 @@
 """A network of nodes that learn from each other, simulated, as a scikit-learn estimator."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from peerwise.core import Tree
 from peerwise.declare import Varies, find
 from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
 from peerwise.estimators.calibrated import Tabular
-from peerwise.estimators.columns import as_columns, encoded, learn_schema
+from peerwise.estimators.columns import as_columns, constant, encoded, learn_schema, without
 from peerwise.estimators.network_model import NetworkModel
 from peerwise.learner import Cell, World, assemble, cell, offered
 from peerwise.learner.assemble import make_links
@@ -120,7 +121,9 @@ class DecentralizedClassifier(Tabular):
             not is_plain(described),
             self._site(),
         )
-        x = encoded(self._without_site(columns), self.schema_, self.handle_unknown)
+        x = self._varying(
+            described, encoded(self._without_site(columns), self.schema_, self.handle_unknown)
+        )
         if described.method.learns == "net" and np.isnan(x).any():
             raise BadData(
                 f"{described.method.name} trains networks of weights, which cannot read missing "
@@ -132,6 +135,20 @@ class DecentralizedClassifier(Tabular):
         world = World(x, codes, owned, self.schema_, len(owned), len(codes), seed, links=links)
         self._learn(described, as_read(described, world))
         return self
+
+    def _varying(self, described: Cell, x: Array) -> Array:
+        """Training rows without the numbers that never vary, which say nothing of a class.
+
+        Statistics start with a variance for them, of which classes would get unequal shares: they
+        are no features of a model. Nets may need all pixels of an image: they read 0 there.
+        """
+        still = constant(x, self.schema_) & (not is_plain(described))
+        drop = still & (described.method.learns == "model" and not still.all())
+        self._read = np.flatnonzero(~drop)
+        features = tuple(self.schema_.features[j] for j in self._read)
+        self.schema_ = replace(self.schema_, features=features)
+        self._constant = still[self._read]
+        return without(x[:, self._read], self._constant)
 
     def _cell(self, seed: int) -> Cell:
         """What is to be learnt, as the learner describes it."""
@@ -298,7 +315,9 @@ class DecentralizedClassifier(Tabular):
     def _encode(self, X: Any) -> Array:
         check_is_fitted(self, "schema_")
         columns, _ = as_columns(self, X, reset=False)
-        return encoded(self._without_site(columns), self.schema_, self.handle_unknown)
+        columns = self._without_site(columns)
+        x = encoded([columns[j] for j in self._read], self.schema_, self.handle_unknown)
+        return without(x, self._constant)
 
     def predict_log_proba(self, X: Any, node: Any = None) -> Array:
         """log p(y | x) of the consensus, or of one node's model."""

@@ -15,6 +15,7 @@ from peerwise.errors import BadData
 from peerwise.learner import Cell, World
 from peerwise.learner.assemble import facts_of
 from peerwise.learner.world import as_read
+from peerwise.models.classifier import check_finite
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import roomy
 from peerwise.topology import Topology
@@ -66,7 +67,11 @@ class NetworkModel:
         """log p(y | x) [m, c] of encoded rows."""
         x = self._checked(x)
         rows = np.concatenate([x, np.zeros((roomy(len(x)) - len(x), x.shape[1]))])
-        with precision_of(self.cell["run"]["precision"]) as dtype:
+        too_large = np.errstate(over="ignore")  # for float32; they are named below
+        with precision_of(self.cell["run"]["precision"]) as dtype, too_large:
             values, rows = cast((self.values, rows), dtype)
             log_prob = _mean_log_prob(self._method().predict, values, on_device(rows))
-            return np.asarray(log_prob, float)[: len(x)]
+            found = np.asarray(log_prob, float)[: len(x)]
+        if np.isnan(found).any():  # a net may be sure: log 0 is no mistake
+            check_finite(found)
+        return found

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     rounds: np.ndarray  # [r] which rounds were recorded
     values: dict[str, np.ndarray]  # name -> [repetitions, r or 1, nodes, ...] or [repetitions, r]
     bytes_per_link: int  # of one message
-    messages: int  # sent in all in one repetition
+    messages: int  # sent in all in one repetition: the mean over repetitions
 
 
 def recorded(cell: Cell) -> list[int]:
@@ -90,7 +90,8 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
     else:  # nothing is learnt round by round: look at the start
         values |= _at_end(methods, states, probes, s["precision"])
     values |= _by_subgroup(cell, worlds, parts, states)
-    size, messages = (0, 0) if silent else (runs[0].message_bytes, runs[0].messages)
+    sent = round(float(np.mean(np.concatenate([r.messages for r in runs]))))
+    size, messages = (0, 0) if silent else (runs[0].message_bytes, sent)
     return Outcome(np.array(at or [0]), values, size, messages)
 
 

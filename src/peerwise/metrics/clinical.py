@@ -1,7 +1,7 @@
 """What a clinician asks of a classifier: how good, for whom, how sure, and is joining worth it.
 
-Classes are codes 0 .. c-1 with names. Intervals are percentile bootstraps over rows (Efron and
-Tibshirani 1993, chapter 13), drawn within each subgroup.
+Classes are codes 0 .. c-1 with names. Intervals (`metrics/intervals.py`) hold from 20 rows on: how
+often they cover is in docs/models.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,6 @@ from peerwise.metrics.bootstrap import (
     LOWER_IS_BETTER,
     METRICS,
     OF_POSITIVE,
-    interval,
     resample,
     scorer,
 )
@@ -24,6 +23,18 @@ from peerwise.metrics.checks import (
     checked_probabilities,
     number_array,
     same_length,
+)
+from peerwise.metrics.intervals import (
+    NONE,
+    Interval,
+    area,
+    mean_of_proportions,
+    of_terms,
+    paired,
+    placements,
+    proportion,
+    skewed_mean,
+    trials,
 )
 
 
@@ -37,6 +48,7 @@ class Difference(NamedTuple):
     low: float
     high: float
     rows: int
+    rests_on: int = 0  # rows that decide: of the rarer class, flagged, or all, by the metric
 
 
 def report(
@@ -58,7 +70,8 @@ def report(
     where AUROC and AUPRC are then means over classes (one against the rest). With two classes a
     row is taken for positive at p >= threshold; with more, balanced accuracy and error go by the
     likeliest class. `subgroups` is a column of names or a frame of several, in the order of the
-    rows. A metric that is undefined for some rows, as AUROC is for one class, is NaN.
+    rows. A metric that is undefined for some rows, as AUROC is for one class, is NaN. `bootstrap`
+    says how many resamples the log loss has; 0 leaves out all intervals.
     """
     _settings(threshold, bootstrap, level)
     p = number_array(prob, "prob")
@@ -68,14 +81,14 @@ def report(
     metrics = _metrics(of)
     index, lines = [], []
     for column, value, rows in _groups(subgroups, len(codes)):
-        score = scorer(codes[rows], p[rows], of, threshold, metrics)
-        point, draws = resample(score, len(rows), bootstrap, seed)
+        scored = _Scored(codes[rows], p[rows], of, threshold)
+        ends = _intervals(scored, metrics, level, bootstrap, seed)
         line: dict[str, float] = {"rows": len(rows)}
         if of is not None:
             line["positives"] = int((codes[rows] == of).sum())
-        for name, here, drawn in zip(metrics, point, draws, strict=True):
+        for name, here in zip(metrics, scored.values(metrics), strict=True):
             line[name] = float(here)
-            line[f"{name}_low"], line[f"{name}_high"] = interval(drawn, level)
+            line[f"{name}_low"], line[f"{name}_high"] = ends[name]
         index.append((column, value))
         lines.append(line)
     return pd.DataFrame(lines, pd.MultiIndex.from_tuples(index, names=["column", "value"]))
@@ -160,7 +173,9 @@ def difference(
 ) -> Difference:
     """How much better `theirs` is than `ours` on the same rows, with a paired interval.
 
-    Both models are scored on the same resamples, so what is hard for both cancels. Arguments are
+    Both models are scored on the same rows, so what is hard for both cancels. `rests_on` says how
+    many rows decide; `bootstrap` resamples give AUPRC, precision and the means of areas their
+    interval, and 0 leaves out all intervals. Arguments are
     those of `report`; `gain` is ours - theirs for error and log loss, where lower is better.
     """
     how = _How(metric, threshold, bootstrap, level, seed)
@@ -179,6 +194,7 @@ def should_join(
     positive: Any = None,
     threshold: float = 0.5,
     fewest: int = 10,
+    fewest_cases: int = 5,
     bootstrap: int = 2000,
     level: float = 0.95,
     seed: int = 0,
@@ -187,25 +203,139 @@ def should_join(
 
     Row i of `local` and `network` is scored by the models of the site that holds row i. The
     verdict is "join" when the interval of the gain lies above 0, "stay" when it lies below,
-    otherwise "unclear"; "one class only" or "too few rows" when the metric is undefined or there
-    are fewer rows than `fewest`, where resampling is falsely certain. Each site is judged
-    by itself: of many sites with equal models, about 1 - level get a verdict by chance.
+    otherwise "unclear". There is none on fewer than `fewest` rows, or on fewer than `fewest_cases`
+    of those that the metric rests on (`rests_on`): all rows for error and log loss, the positive
+    (the other) rows for sensitivity (specificity), the flagged ones for precision, and the rarest
+    class for the rest. It then says what is too few, or "one class only". Each site is judged by
+    itself: of many sites with equal models, at most about 1 - level get a verdict by chance.
     """
     how = _How(metric, threshold, bootstrap, level, seed)
     pair = _pair(y, {"local": local, "network": network}, classes, positive, how)
     index, lines = [], []
     for _, name, rows in _split("site", _column(site, len(pair.y), "site")):
         diff = _compare(pair, rows, how)
-        sure = not bootstrap or not np.isnan(diff.low)
-        if diff.rows < fewest or np.isnan(diff.gain) or not sure:
-            one = len(np.unique(pair.y[rows])) < 2
-            verdict = "one class only" if one and diff.rows >= fewest else "too few rows"
-        else:
+        verdict = _too_few(pair, rows, diff, fewest, fewest_cases)
+        if verdict is None:
             verdict = "join" if diff.low > 0 else "stay" if diff.high < 0 else "unclear"
         index.append(name)
-        lines.append((diff.rows, diff.ours, diff.theirs, diff.gain, diff.low, diff.high, verdict))
-    columns = ["rows", "local", "network", "gain", "low", "high", "verdict"]
+        lines.append((diff.rows, *diff[1:6], diff.rests_on, verdict))
+    columns = ["rows", "local", "network", "gain", "low", "high", "rests_on", "verdict"]
     return pd.DataFrame(lines, pd.Index(index, name="site"), columns)
+
+
+# --- one model
+
+
+class _Scored(NamedTuple):
+    """Rows and what a model says of them."""
+
+    y: np.ndarray
+    prob: np.ndarray
+    positive: int | None
+    threshold: float
+
+    def score(self, metrics: Sequence[str]) -> Any:
+        """A function of weights [b, m] that gives each metric, [metrics, b]."""
+        return scorer(self.y, self.prob, self.positive, self.threshold, metrics)
+
+    def values(self, metrics: Sequence[str]) -> np.ndarray:
+        """Each metric of the rows."""
+        values: np.ndarray = self.score(metrics)(np.ones((1, len(self.y))))[:, 0]
+        return values
+
+    def flagged(self) -> int:
+        """How many rows are taken for positive."""
+        return int((self.prob[:, self.positive or 0] >= self.threshold).sum())
+
+    def counts(self) -> np.ndarray:
+        """The rows of each class that has any."""
+        counts = np.bincount(self.y)
+        return counts[counts > 0]
+
+    def predicted(self) -> np.ndarray:
+        """The class that each row is taken for."""
+        if self.prob.shape[1] > 2 or self.positive is None:
+            return self.prob.argmax(1)
+        flagged = self.prob[:, self.positive] >= self.threshold
+        return np.where(flagged, self.positive, 1 - self.positive)
+
+    def log_loss(self) -> np.ndarray:
+        """Minus the logarithm of each row's p(y | x)."""
+        right = self.prob[np.arange(len(self.y)), self.y]
+        return -np.log(np.clip(right, np.finfo(float).eps, 1))
+
+    def terms(self, metric: str) -> list[np.ndarray] | None:
+        """Samples, one for all rows or one a class, whose means vary as the metric does.
+
+        None for a metric that is no such sum: AUPRC, precision, a mean of areas.
+        """
+        right = (self.predicted() == self.y).astype(float)
+        if metric in ("error", "log_loss"):
+            return [1 - right if metric == "error" else self.log_loss()]
+        if metric == "balanced_accuracy":
+            kinds = np.unique(self.y)
+            return [right[self.y == k] / len(kinds) for k in kinds]
+        if self.positive is None or metric not in ("auroc", "sensitivity", "specificity"):
+            return None
+        ill, score = self.y == self.positive, self.prob[:, self.positive]
+        if metric == "auroc":
+            return [placements(score[ill], score[~ill]), -placements(score[~ill], score[ill])]
+        return [(score >= self.threshold)[ill if metric == "sensitivity" else ~ill] * 1.0]
+
+    def rests_on(self, metric: str) -> int:
+        """How many rows decide a metric."""
+        if metric in ("error", "log_loss"):
+            return len(self.y)
+        positives = int((self.y == self.positive).sum())
+        negatives = len(self.y) - positives
+        if metric == "precision":
+            return self.flagged()
+        if metric in ("sensitivity", "specificity"):
+            return positives if metric == "sensitivity" else negatives
+        return int(self.counts().min()) if self.positive is None else min(positives, negatives)
+
+
+def _intervals(
+    scored: _Scored, metrics: Sequence[str], level: float, times: int, seed: int
+) -> dict[str, Interval]:
+    """The interval of each metric; NaN where it is undefined, and without resamples."""
+    if not times:
+        return dict.fromkeys(metrics, NONE)
+    value = dict(zip(metrics, scored.values(metrics).tolist(), strict=True))
+    ends = {
+        name: proportion(value[name], scored.rests_on(name), level)
+        for name in metrics
+        if name in ("error", *OF_POSITIVE)
+    }
+    ends["balanced_accuracy"] = _of_recalls(scored, level)
+    ends["auroc"], ends["auprc"] = _of_areas(scored, level, times, seed)
+    ends["log_loss"] = skewed_mean(scored.log_loss(), level, times, seed)
+    return ends
+
+
+def _of_recalls(scored: _Scored, level: float) -> Interval:
+    counts = scored.counts()
+    if len(counts) < 2:
+        return NONE
+    right = scored.predicted() == scored.y
+    shares = np.array([right[scored.y == k].mean() for k in np.unique(scored.y)])
+    return mean_of_proportions(shares, counts, level)
+
+
+def _of_areas(scored: _Scored, level: float, times: int, seed: int) -> tuple[Interval, Interval]:
+    """Of AUROC and AUPRC; of means over classes, the means of the ends, as if they moved as one."""
+    classes = np.unique(scored.y) if scored.positive is None else [scored.positive]
+    of_roc, of_pr = [], []
+    for k in classes:
+        roc, pr = scored._replace(positive=int(k)).values(["auroc", "auprc"]).tolist()
+        positives = int((scored.y == k).sum())
+        of_roc.append(area(roc, positives, len(scored.y) - positives, level))
+        of_pr.append(proportion(pr, positives, level))
+    if scored.positive is not None:
+        draws = resample(scored.score(["auprc"]), len(scored.y), times, seed)[1][0]
+        of_pr = [proportion(pr, trials(pr, draws, positives), level)]
+    roc, pr = (np.mean(ends, 0) for ends in (of_roc, of_pr))
+    return (float(roc[0]), float(roc[1])), (float(pr[0]), float(pr[1]))
 
 
 # --- two models on the same rows
@@ -224,6 +354,7 @@ class _Pair(NamedTuple):
     ours: np.ndarray
     theirs: np.ndarray
     positive: int | None
+    names: list[str]
 
 
 def _pair(
@@ -241,23 +372,56 @@ def _pair(
         raise BadData(f"{metric} of {len(names)} classes needs a class of interest: give positive")
     codes = checked_codes(y, len(names), "y")
     ours = checked_probabilities(ours, of, len(codes), one)
-    return _Pair(codes, ours, checked_probabilities(theirs, of, len(codes), other), of)
+    return _Pair(codes, ours, checked_probabilities(theirs, of, len(codes), other), of, names)
 
 
 def _compare(pair: _Pair, rows: np.ndarray, how: _How) -> Difference:
-    ours, theirs = (
-        scorer(pair.y[rows], p[rows], pair.positive, how.threshold, [how.metric])
+    models = [
+        _Scored(pair.y[rows], p[rows], pair.positive, how.threshold)
         for p in (pair.ours, pair.theirs)
-    )
+    ]
+    ours, theirs = (model.score([how.metric]) for model in models)
     sign = -1.0 if how.metric in LOWER_IS_BETTER else 1.0
 
     def score(weight: np.ndarray) -> np.ndarray:
         both = [ours(weight)[0], theirs(weight)[0]]
         return np.stack([*both, sign * (both[1] - both[0])])
 
-    point, draws = resample(score, len(rows), how.bootstrap, how.seed)
-    one, other, gain = map(float, point)
-    return Difference(how.metric, one, other, gain, *interval(draws[2], how.level), len(rows))
+    one, other, gain = map(float, score(np.ones((1, len(rows))))[:, 0])
+    least = min(model.rests_on(how.metric) for model in models)
+    low, high = NONE
+    if how.bootstrap and not np.isnan(gain):
+        before, after = (model.terms(how.metric) for model in models)
+        if before is None or after is None:
+            draws = resample(score, len(rows), how.bootstrap, how.seed)[1]
+            low, high = paired(gain, draws[2], least, how.level)
+        else:
+            terms = [b - a for a, b in zip(before, after, strict=True)]
+            low, high = of_terms(gain, terms, how.level)
+    if how.metric != "log_loss":  # no gain is more than 1
+        low, high = float(np.maximum(low, -1)), float(np.minimum(high, 1))
+    return Difference(how.metric, one, other, gain, low, high, len(rows), least)
+
+
+def _too_few(
+    pair: _Pair, rows: np.ndarray, diff: Difference, fewest: int, fewest_cases: int
+) -> str | None:
+    """Why there is no verdict; None where there are rows enough."""
+    if diff.rows < fewest:
+        return "too few rows"
+    counts = np.bincount(pair.y[rows], minlength=len(pair.names))
+    if np.isnan(diff.gain) and (counts > 0).sum() < 2:
+        return "one class only"
+    if diff.rests_on >= fewest_cases and not np.isnan(diff.gain):
+        return None
+    if diff.metric == "precision":
+        return "too few flagged"
+    rarest = int(np.where(counts > 0, counts, counts.sum() + 1).argmin())
+    if pair.positive is not None and counts[pair.positive] == diff.rests_on:
+        rarest = pair.positive
+    if pair.positive is not None and len(counts) > 2 and rarest != pair.positive:
+        return f"too few not '{pair.names[pair.positive]}'"
+    return f"too few '{pair.names[rarest]}'"
 
 
 # --- checks of the arguments

@@ -65,7 +65,10 @@ class Statistics:
         What a model must agree upon and is not among the options (TAN's structure) comes from
         these rows. A label of -1 marks a row without one, which counts nowhere.
         """
-        x, y = np.asarray(x, float).reshape(-1, len(schema.features)), np.asarray(y, np.int32)
+        x, y = np.asarray(x, float), np.asarray(y, np.int32)
+        x = x if x.size else x.reshape(0, len(schema.features))
+        weight = np.ones(len(x)) if weight is None else np.asarray(weight, float)
+        _check_shapes(x, y, weight, len(schema.features))
         options = {**agreed(schema, model, x, y, weight), **options}
         built = model_for(schema, model, **options)
         check_rows(built, x, schema)
@@ -75,10 +78,11 @@ class Statistics:
                 f"'{schema.features[column].name}' is missing in row {row}, and the schema says "
                 "that nothing is missing (missing=True allows it)"
             )
-        weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
         with jax.enable_x64(True):
             sums = family.statistics(built, jax.numpy.asarray(x), y, weight)
-            return cls(schema, jax.tree.map(np.asarray, sums), model, options)
+            values = jax.tree.map(np.asarray, sums)
+        _check_finite(values, x, weight, schema)
+        return cls(schema, values, model, options)
 
     @classmethod
     def prior(
@@ -206,6 +210,34 @@ class Statistics:
     def to_classifier(self) -> Classifier:
         """The classifier theta(s)."""
         return Classifier(self)
+
+
+def _check_shapes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, features: int) -> None:
+    if x.ndim != 2 or x.shape[1] != features:
+        raise BadData(
+            f"rows must have {features} features, as the schema says; got an array of shape "
+            f"{x.shape}"
+        )
+    for name, given in (("y", y), ("weight", weight)):
+        if given.shape != (len(x),):
+            raise BadData(
+                f"{name} must have one entry for each of the {len(x)} rows, got an array of shape "
+                f"{given.shape}"
+            )
+
+
+def _check_finite(values: Tree, x: np.ndarray, weight: np.ndarray, schema: Schema) -> None:
+    """Refuse sums that overflowed, by the column that is to blame."""
+    if all(np.isfinite(part).all() for part in jax.tree.leaves(values)):
+        return
+    if not np.isfinite(weight).all():
+        raise BadData(f"the weight of row {int(np.argmin(np.isfinite(weight)))} is not finite")
+    most = np.nan_to_num(np.abs(x), nan=0.0, posinf=np.inf)
+    row, column = np.unravel_index(int(most.argmax()), x.shape)
+    raise BadData(
+        f"the values of column '{schema.features[column].name}' are too large ({x[row, column]:g} "
+        f"in row {row}); rescale or drop it"
+    )
 
 
 _LAYOUTS: list[set[str]] = [{"values"}, {"classes", "shared"}]

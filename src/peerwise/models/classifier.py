@@ -52,6 +52,16 @@ def least_cost(log_prob: Array, cost: Any) -> Array:
     return chosen
 
 
+def check_finite(log_prob: Array) -> None:
+    """Refuse rows whose numbers are so large that no probability can be computed."""
+    wrong = ~np.isfinite(log_prob).all(1)
+    if wrong.any():
+        raise BadData(
+            f"the numbers of row {int(wrong.argmax())} are too large to compute probabilities "
+            "with; rescale or drop them"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Classifier:
     """The classifier that statistics define; NaN is an unknown value.
@@ -92,7 +102,9 @@ class Classifier:
         x = self._checked(x)
         score = _terms_sum if np.isnan(x).any() else family.log_joint
         wide = np.concatenate([x, np.zeros((roomy(len(x)) - len(x), x.shape[1]))])
-        return self._run(score, wide)[: len(x)]
+        joint: Array = self._run(score, wide)[: len(x)]
+        check_finite(joint)
+        return joint
 
     def log_proba(self, x: Rows) -> Array:
         """log p(y | x) [m, c]."""

@@ -25,7 +25,8 @@ def typical_length(cardinalities: tuple[int, ...], classes: int) -> Phase:
         return jnp.stack([words, shard.weight.sum().astype(words.dtype)])
 
     def options(sums: np.ndarray) -> dict[str, Any]:
-        return {"length": max(float(sums[0]) / max(float(sums[1]), 1.0), 1.0)}
+        words, rows = map(float, sums)  # rows of any weight: twice the weight is twice the row
+        return {"length": max(words / rows, 1.0) if rows > 0 else 1.0}
 
     return Phase(count, options, public=True)
 

@@ -33,12 +33,12 @@ def tables(joined: "Joined", width: int = 80) -> list[Shown]:
 
 
 def _verdicts(joined: "Joined", width: int) -> list[Shown]:
-    head = ["site", "verdict", "rows\nlearnt", "held\nout", "local", "network", "gain"]
+    head = ["site", "verdict", "rows\nlearnt", "held\nout", "rests\non", "local", "network", "gain"]
     rows = []
     for site, line in joined.verdicts.iterrows():
         interval = "-" if np.isnan(line["low"]) else f"{line['low']:+.3f} to {line['high']:+.3f}"
         gain = "-" if np.isnan(line["gain"]) else f"{line['gain']:+.3f}"
-        counts = [str(joined.rows.get(str(site), 0)), str(line["rows"])]
+        counts = [str(joined.rows.get(str(site), 0)), str(line["rows"]), str(line["rests_on"])]
         numbers = [*counts, _number(line["local"]), _number(line["network"]), gain, interval]
         verdict = str(line["verdict"])
         style = STYLES.get(verdict, "")

@@ -98,7 +98,7 @@ def simulate(
             recorded=tuple(r for r in at if r <= done),
             history=_history(carry, at, done, replicas),
             message_bytes=_bytes(method, carry, data, replicas),
-            messages=runtime.count_messages(graph, 0, done),
+            messages=_messages(topology, done, replicas),
             carry=carry,
         )
 
@@ -133,6 +133,14 @@ def _history(carry: Carry, at: tuple[int, ...], done: int, replicas: int | None)
     reached = slice(seen) if replicas is None else (slice(None), slice(seen))
     history: dict[str, Tree] = jax.tree.map(lambda a: a[reached], carry.records)
     return history
+
+
+def _messages(topology: Topology | list[Topology], done: int, replicas: int | None) -> Any:
+    """How many were sent; of each replica, whose graphs may differ."""
+    if replicas is None:
+        return runtime.count_messages(first_of(topology), 0, done)
+    graphs = topology if isinstance(topology, list) else [topology] * replicas
+    return np.array([runtime.count_messages(graph, 0, done) for graph in graphs])
 
 
 def _bytes(method: Method, carry: Carry, shards: Shards, replicas: int | None) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwise.core import Array, Shard, Tree
 from peerwise.errors import BadData, BadSetting
-from peerwise.models.family import Model, log_joint, soft_statistics, statistics
+from peerwise.models.family import Model, by_class, log_joint, soft_statistics, statistics
 
 
 class Expectation(NamedTuple):
@@ -49,6 +49,13 @@ def expected(model: Model) -> Callable[[Tree, Shard], tuple[Tree, Array]]:
     return step
 
 
+def _log_density(model: Model, s: Tree, prior: Tree) -> Array:
+    """log p(theta(s)) under the prior, up to a constant: that of its pseudo-rows."""
+    theta = model.theta(s)
+    of_classes = (theta.weight * by_class(prior)).sum()
+    return of_classes if model.common is None else of_classes + theta.shared @ prior["shared"]
+
+
 @cache
 def _compiled(model: Model) -> Any:
     step = expected(model)
@@ -56,17 +63,20 @@ def _compiled(model: Model) -> Any:
     @jax.jit
     def run(start: Tree, prior: Tree, shard: Shard, trace: Array, tolerance: Array) -> Any:
         def go_on(carry: Any) -> Array:
-            _, trace, t = carry
-            gain = trace[t - 1] - trace[t - 2]
-            moving = gain > tolerance * jnp.maximum(jnp.abs(trace[t - 1]), 1)
+            _, trace, t, last, before = carry
+            moving = last - before > tolerance * jnp.maximum(jnp.abs(last), 1)
             return (t < trace.shape[0]) & ((t < 2) | moving)
 
         def iterate(carry: Any) -> Any:
-            s, trace, t = carry
+            s, trace, t, last, _ = carry
             sums, evidence = step(s, shard)
-            return jax.tree.map(jnp.add, sums, prior), trace.at[t].set(evidence), t + 1
+            rising = evidence + _log_density(model, s, prior)
+            s = jax.tree.map(jnp.add, sums, prior)
+            return s, trace.at[t].set(evidence), t + 1, rising, last
 
-        return jax.lax.while_loop(go_on, iterate, (start, trace, jnp.zeros((), jnp.int32)))
+        least = jnp.full((), -jnp.inf, trace.dtype)
+        begin = (start, trace, jnp.zeros((), jnp.int32), least, least)
+        return jax.lax.while_loop(go_on, iterate, begin)[:3]
 
     return run
 
@@ -84,14 +94,16 @@ def em(
 ) -> Expectation:
     """Fit a model to rows of which some have no label (-1), in double precision.
 
-    Starts from the labelled rows (and the prior), or from `start`. Stops when the log-likelihood
-    gains less than `tolerance` of itself. It never falls, unless a prior pulls it down (then the
-    likelihood times the prior never falls) or a guard of theta acts.
+    Starts from the labelled rows (and the prior), or from `start`. Stops when the logarithm of
+    likelihood times prior gains less than `tolerance` of itself; it never falls unless a guard of
+    theta acts. The likelihood alone may fall where there is a prior.
     """
     if iterations < 1:
         raise BadSetting(f"iterations must be 1 or more, got {iterations}")
     y = np.asarray(y, np.int32)
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
+    if not len(x) == len(y) == len(weight):
+        raise BadData(f"{len(x)} rows have {len(y)} labels and {len(weight)} weights; give as many")
     run = _compiled(model)
     if start is None:
         absent = [c for c in range(model.classes) if not weight[y == c].sum() > 0]
