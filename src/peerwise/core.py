@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # Raised whenever the same description gives other numbers: what was kept before is run again
-NUMERICS = 1
+NUMERICS = 2
 
 Array: TypeAlias = Any  # a NumPy or JAX array
 Tree: TypeAlias = Any  # arrays in nested tuples, lists and dicts

@@ -226,7 +226,7 @@ def test_errors_are_recorded_last_always_or_every_so_many_rounds(given):
         ({"method": {"name": "crc", "lt": 0.1}}, "did you mean 'lr'"),
         (
             {"method": {"name": "crc", "lr": -1}},
-            r"\[method\] lr must be greater than 0 and at most 1000, got -1",
+            r"\[method\] lr must be between 1e-09 and 1000, got -1",
         ),
         ({"method": {"name": "crc", "lr": "0.1"}}, "lr must be a number, got '0.1'"),
         ({"method": {"name": "crc", "iterations": 1.5}}, "must be a whole number"),

@@ -29,7 +29,7 @@ def dirichlet(
 ) -> Rows:
     """Label skew: every node draws its class mix from Dirichlet(alpha x the class frequencies).
 
-    A small alpha gives nodes of one class, a large one i.i.d. nodes. Nodes are served in random
+    Frequencies are those of the rows dealt. A small alpha gives nodes of one class, a large one i.i.d. nodes. Nodes are served in random
     order; one that finds a class used up takes from what is left, in proportion.
 
     >>> x, y = np.zeros((4, 1)), np.array([1, 0, 1, 0])
@@ -40,16 +40,21 @@ def dirichlet(
     sizes = checked(x, y, sizes)
     used = rng.permutation(len(y))[: sizes.sum()]
     _, code = np.unique(y, return_inverse=True)
-    prior = np.bincount(code) / code.size
+    classes = code.max(initial=0) + 1
+    left = np.bincount(code[used], minlength=classes)  # rows of each class not yet dealt
+    prior = left / max(left.sum(), 1)
     order = used[np.argsort(code[used], kind="stable")]
-    left = np.bincount(code[used], minlength=prior.size)  # rows of each class not yet dealt
-    start = np.cumsum(left) - left
+    start, owed = np.cumsum(left) - left, np.zeros(left.size)
     rows: Rows = [np.zeros(0, np.int64)] * sizes.size
     for node in rng.permutation(sizes.size):
         mix = rng.dirichlet(np.maximum(alpha * prior, 1e-100))  # 0 is not allowed
-        # Rounded at random, within 1: multinomial noise would add up in what the last nodes get.
-        upto = np.minimum(np.floor(np.cumsum(mix) * sizes[node] + rng.random()), sizes[node])
-        take = np.minimum(np.diff(upto, prepend=0).astype(np.int64), left)
+        # Rounded at random, and what one node got too little of the next gets: else rounding errors
+        # would add up in what is left for the last.
+        due = mix * sizes[node] + owed
+        upto = np.maximum.accumulate(np.floor(np.cumsum(due) + rng.random()))
+        share = np.diff(np.clip(upto, 0, sizes[node]), prepend=0)
+        owed = due - share
+        take = np.minimum(share.astype(np.int64), left)
         take += rng.multivariate_hypergeometric(left - take, sizes[node] - take.sum())
         rows[node] = np.concatenate([order[s : s + k] for s, k in zip(start, take, strict=True)])
         start, left = start + take, left - take
