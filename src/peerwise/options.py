@@ -92,8 +92,12 @@ def checked(o: Option, value: Any, where: tuple[str, ...]) -> Any:
     value = value.item() if hasattr(value, "item") else value
     if o.many and value is not None and not isinstance(value, tuple):
         value = (value,)
-    if isinstance(value, float) and not math.isfinite(value) and "inf" not in o.about:
-        raise BadSetting(f"{what} must be a finite number, got {value!r}")
+    typed = Any not in (o.check, *get_args(o.check)[:1])  # what is not says itself what is wrong
+    if typed and isinstance(value, float) and not math.isfinite(value) and "inf" not in o.about:
+        bounds = _bounds(o.check)
+        open_end = bounds and math.isinf(value) and "at most" not in bounds and "less" not in bounds
+        words = f"{bounds} and finite" if open_end else bounds or "a finite number"
+        raise BadSetting(f"{what} must be {words}, got {value!r}")
     from pydantic import ValidationError
 
     try:

@@ -43,7 +43,7 @@ def test_a_network_that_cannot_be_drawn(network, says):
         ({"method": "fedavg", "model": "naive_bays"}, "did you mean 'naive_bayes'"),
         ({"method": "fedavg", "network": "rng"}, "did you mean 'ring'"),
         ({"method": "isolated", "network": "rng"}, "did you mean 'ring'"),
-        ({"method": {"name": "crc", "m0": float("inf")}}, "m0 must be a finite number"),
+        ({"method": {"name": "crc", "m0": float("inf")}}, "m0 must be greater than 0 and at most"),
         ({"method": {"name": "crc", "m0": 1e300}}, "m0 must be .* at most"),
         ({"method": {"name": "crc", "lr": 1e-38}}, "lr must be between 1e-09 and 1000"),
         ({"method": {"name": "relay", "lr": 1e-38}}, "lr must be between 1e-09 and 1000"),

@@ -103,7 +103,7 @@ def test_a_longer_row_counts_more():
         (((0, 3), 2), {}, "categorical column is none"),
         (((0, 0), 2, True), {}, "no missing counts"),
         (((0, 0), 2), {"length": 0}, "length must be greater than 0"),
-        (((0, 0), 2), {"length": float("nan")}, "length must be a finite number"),
+        (((0, 0), 2), {"length": float("nan")}, "length must be greater than 0"),
         (((0, 0), 2), {"length": float("inf")}, "length must be"),
         (((0, 0), 0), {}, "classes"),
     ],

@@ -137,7 +137,7 @@ def test_no_rows_at_all_are_dealt_as_such():
     ("options", "message"),
     [
         ({"alpha": 0}, "alpha must be greater than 0, got 0"),
-        ({"alpha": float("nan")}, "alpha must be a finite number"),
+        ({"alpha": float("nan")}, "alpha must be greater than 0"),
         ({"largest": 0}, "largest must be 1 or more, got 0"),
         ({"least": -1}, "least must be 0 or more, got -1"),
         ({"gini": (0.8, 0.7)}, r"gini must be .* between 0 and 1, got \(0\.8, 0\.7\)"),

@@ -35,7 +35,7 @@ def test_a_number_of_epochs_is_a_range_of_one():
     ("wrong", "says"),
     [
         ({"lr": 0.0}, "lr must be greater than 0 and at most 1000, got 0.0"),
-        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
+        ({"lr": float("nan")}, "lr must be greater than 0 and at most 1000, got nan"),
         ({"batch": 0}, "batch must be 1 or more, got 0"),
         ({"momentum": 1.0}, "momentum must be 0 or more and less than 1, got 1.0"),
         ({"weight_decay": -1.0}, "weight_decay must be 0 or more, got -1.0"),

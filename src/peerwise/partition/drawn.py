@@ -29,8 +29,9 @@ def dirichlet(
 ) -> Rows:
     """Label skew: every node draws its class mix from Dirichlet(alpha x the class frequencies).
 
-    Frequencies are those of the rows dealt. A small alpha gives nodes of one class, a large one i.i.d. nodes. Nodes are served in random
-    order; one that finds a class used up takes from what is left, in proportion.
+    Frequencies are those of the rows dealt. A small alpha gives nodes of one class, a large one
+    i.i.d. nodes. Nodes are served in random order; one that finds a class used up takes from what
+    is left, in proportion.
 
     >>> x, y = np.zeros((4, 1)), np.array([1, 0, 1, 0])
     >>> [len(rows) for rows in dirichlet(np.random.default_rng(0), x, y, np.array([1, 3]))]
