@@ -76,9 +76,10 @@ def test_a_run_says_how_columns_were_read(peerwise, tmp_path):
     assert lines[0] == "t: 200 rows, target y of 2 classes (a 100, b 100)"
     assert lines[1:4] == ["  1 number: id", "  1 category: grade 3",
                           "  1 list of names used as numbers: day 27"]  # fmt: skip
-    assert "warning: column 'id' looks like an identifier" in lines[4]
-    assert "warning: column 'day' holds dates" in lines[5]
-    assert "each repetition's training rows" in lines[6]
+    words = " ".join(said.split())
+    assert "warning: column 'id' looks like an identifier" in words
+    assert "warning: column 'day' holds dates" in words
+    assert "each repetition's training rows" in words
     code, out, _ = peerwise("data", "show", "t.csv", "--target", "y", "--column", "id=drop")
     assert code == 0
     assert "left out on request" in out
@@ -107,7 +108,13 @@ def test_an_option_says_its_default_its_values_and_its_meaning(peerwise):
     code, out, _ = peerwise("list", "methods", "crc")
     assert code == 0
     said = " ".join(out.split())
-    for words in ("lr", "0.05", "number, greater than 0", "learning rate", "one of the rules"):
+    for words in (
+        "lr",
+        "0.05",
+        "number, between 1e-09 and 1000",
+        "learning rate",
+        "one of the rules",
+    ):
         assert words in said
     for words in ("statistics of a model", "every node talks to its neighbours", "is given: model"):
         assert words in said
@@ -207,9 +214,9 @@ def test_mistakes_are_one_line_and_a_non_zero_exit(peerwise, command, says):
         ("run = {rounds = -1}", "[run] rounds must be 0 or more, got -1"),
         (
             'method = {name = "crc", lr = -1}',
-            "[method] lr must be greater than 0 and at most 1000, got -1",
+            "[method] lr must be between 1e-09 and 1000, got -1",
         ),
-        ('method = {name = "crc", m0 = 0.0}', "[method] m0 must be greater than 0, got 0.0"),
+        ('method = {name = "crc", m0 = 0.0}', "[method] m0 must be greater than 0 and at most"),
         ('method = "no_module:f"', "cannot import"),
         ('split = {shift = "feature_skw"}', "did you mean 'feature_skew'"),
         ("split = {strength = 1}", "unknown key in [split]: 'strength'"),
@@ -305,9 +312,10 @@ def test_ctrl_c_ends_a_run_with_one_line_and_the_same_command_goes_on(tmp_path, 
     os.killpg(running.pid, signal.SIGINT)
     _, said = running.communicate()
     assert running.returncode == 130
-    assert said.split("\n")[1:] == [
-        "stopped; runs/long keeps what was finished: the same command goes on from there", ""
-    ]  # fmt: skip
+    assert said.splitlines()[-1] == (
+        "stopped; runs/long keeps what was finished: the same command goes on from there"
+    )
+    assert "Traceback" not in said
     done = list(cells.glob("*.npz"))
     assert done
     for path in done:

@@ -378,7 +378,7 @@ def test_groups_that_do_not_say_who_holds_a_row_are_refused(groups, says):
         ({"rounds": "many"}, BadSetting, "rounds must be a whole number"),
         ({"method": "crd"}, UnknownName, "unknown method 'crd'; did you mean 'crc'"),
         ({"method": {"name": "crc", "rule": "equall"}}, UnknownName, "did you mean 'equal'"),
-        ({"method": {"name": "crc", "lr": 0}}, BadSetting, "lr must be greater than 0"),
+        ({"method": {"name": "crc", "lr": 0}}, BadSetting, "lr must be between 1e-09 and 1000"),
         ({"method": {"name": "crc", "iterations": 0}}, BadSetting, "iterations must be 1 or more"),
         ({"method": {"name": "crc", "lt": 1}}, UnknownName, "did you mean 'lr'"),
         ({"method": {"lr": 0.1}}, BadSetting, r"\[method\] has no name"),

@@ -13,7 +13,8 @@ from peerwise.papers.records import record_of
 from peerwise.papers.reproduce import reproduce
 from peerwise.papers.show import item_lines, page
 from peerwise.papers.show import shown as shown_item
-from peerwise.study import tasks
+from peerwise.study.jobs import Task
+from peerwise.study.store import Store
 
 
 def _record(item, dataset, metric, values, **setting):
@@ -55,11 +56,13 @@ def folder(tmp_path_factory, patch):
             "local_accuracy": nodes[:, 1:], "sizes": np.full((3, 10), 50),
         }  # fmt: skip
 
-    patch.setattr(tasks.Task, "run", run)
+    patch.setattr(Task, "run", run)
     items = list(ba_bfl.ITEMS)
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1)
     lost = ba_bfl.ITEMS["table-1"].runs(list(ba_bfl.SETS), Scale())["cifar10 2 gaa"]
-    (tmp_path / "cells" / f"{lost.key}.npz").unlink()
+    store = Store(tmp_path)
+    store.collect([row for row in store.rows() if row.cell != lost.key], store.asked())
+    store.path(lost.key).unlink()
     reproduce(ba_bfl.PAPER, items, tmp_path, workers=1, only_kept=True)
     return tmp_path
 

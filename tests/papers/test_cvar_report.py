@@ -22,6 +22,7 @@ from peerwise.report.axes import band
 from peerwise.report.figures import save
 from peerwise.report.grid import mean_text
 from peerwise.study.results import read_folder, write_folder
+from peerwise.study.store import Store
 
 SETS = ["mnist", "fashion_mnist"]
 NAMES = PAPER.names["variant"]
@@ -57,7 +58,7 @@ def cells(folder, items, replicas=3, skip=(), quick=False):
     for item, tasks in tasks_of(PAPER, items, SETS, Scale(quick, replicas)).items():
         kept[item] = {n: result(n, replicas) for n in tasks if n not in skip}
         for name, arrays in kept[item].items():
-            np.savez(folder / "cells" / f"{tasks[name].key}.npz", **arrays)
+            Store(folder).put(tasks[name].key, arrays, {"depends": None})
     return kept
 
 

@@ -18,6 +18,7 @@ from peerwise.papers.show import item_lines, page, show
 from peerwise.papers.show import shown as shown_item
 from peerwise.report.figures import save
 from peerwise.study.results import read_folder, write_folder
+from peerwise.study.store import Store
 
 SETS = ["mnist", "fashion_mnist"]
 NAMES = PAPER.names["variant"]
@@ -66,7 +67,7 @@ def made(folder, items, replicas=2, skip=()):
     for item, tasks in tasks_of(PAPER, items, SETS, Scale(False, replicas)).items():
         done = {n: result(item, n, replicas) for n in tasks if n not in skip}
         for name, arrays in done.items():
-            np.savez(folder / "cells" / f"{tasks[name].key}.npz", **arrays)
+            Store(folder).put(tasks[name].key, arrays, {"depends": None})
         records += PAPER.records(item, done)
     config = {"items": [f"decdiff/{i}" for i in items], "datasets": SETS, "quick": False}
     config |= {"trials": replicas}

@@ -193,7 +193,7 @@ WRONG = [
     (("scale = 12.0", "scale = 0"), "features.0.scale = 0"),
     (("center = 50.0", "center = nan"), "features.0.center = nan"),
     (('kind = "numeric"', 'kind = "number"'), "features.0.kind = 'number'"),
-    (("lr = 0.05", "lr = -1"), "[method] lr must be greater than 0 and at most 1000, got -1"),
+    (("lr = 0.05", "lr = -1"), "[method] lr must be between 1e-09 and 1000, got -1"),
     (("lr = 0.05", "lr = [0.1, 0.2]"), "method.lr is a list, and a charter is about one network"),
     ((CRC, 'name = ["crc", "relay"]'), "method.name is a list, and a charter is about one"),
     (

@@ -414,7 +414,7 @@ def test_replicas_are_resumed_like_any_run():
             {"probe": [metrics.errors("t", *rows(0, m)) for m in (10, 11)]},
             "probe differ",
         ),
-        ({"topology": [TREE, topologies.random_tree(N + 1)]}, "share n"),
+        ({"topology": [TREE, topologies.random_tree(N + 1)]}, "make them the same"),
         ({"topology": [TREE, topologies.metropolis(TREE)]}, "weights"),
     ],
 )

@@ -87,7 +87,7 @@ class Network(NamedTuple):
 class Privacy(NamedTuple):
     """What a node may spend on its releases."""
 
-    epsilon: Annotated[float | None, Gt(0), "a node's budget; none: no noise"] = None
+    epsilon: Annotated[float | None, Gt(0), "a node's budget; none or inf: no noise"] = None
     delta: Annotated[float, Gt(0), Lt(1), "delta of Gaussian noise"] = 1e-5
     sensitivity: Annotated[
         Literal["local", "bounded"], "of naive Bayes releases; local is the paper's and not private"

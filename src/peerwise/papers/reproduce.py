@@ -149,7 +149,7 @@ def _used(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
     """What is known of the data sets that a run reads, so that it can be shown without them."""
     names = {d.data for d in datasets if d.present}
     known = ("name", "source", "kind", "rows")
-    return [{k: e[k] for k in known} for e in available() if e["name"] in names]
+    return [{k: e[k] for k in known if k in e} for e in available() if e["name"] in names]
 
 
 def _jobs(paper: Paper, item: str, datasets: list[Dataset], scale: Scale) -> dict[str, Any]:
