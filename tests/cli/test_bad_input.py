@@ -151,7 +151,8 @@ COMMANDS = {
 def peerwise(monkeypatch, capsys, tmp_path):
     """Run the command line in a folder with good and bad files."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    monkeypatch.setenv("PEERWISE_DATA", "")  # so that what a command sets does not stay
+    monkeypatch.delenv("PEERWISE_DATA")
     monkeypatch.setenv("COLUMNS", "120")
     for name, content in FILES.items():
         (tmp_path / name).write_text(content)

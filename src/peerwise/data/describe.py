@@ -169,12 +169,13 @@ def _gives_away(x: Array, y: Array, nominal: bool) -> bool:
 
 
 def _runs(columns: Iterable[Column]) -> list[str]:
-    """The names of columns, x0, x1, x2 as x0..x2."""
+    """The names of columns, x0, x1, x2 as x0..x2; a few with gaps between them are all named."""
     parts = [(re.fullmatch(r"(.*?)(\d+)", c.name), c.name) for c in columns]
     out: list[str] = []
     for prefix, group in groupby(parts, lambda p: p[0][1] if p[0] else None):
-        names = [name for _, name in group]
-        alike = prefix is not None and len(names) > 2
+        matches, names = zip(*group, strict=True)
+        gaps = prefix is not None and int(matches[-1][2]) - int(matches[0][2]) >= len(names)
+        alike = prefix is not None and len(names) > (6 if gaps else 2)
         out += [f"{names[0]}..{names[-1]}"] if alike else names
     return out
 

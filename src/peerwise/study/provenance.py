@@ -33,13 +33,13 @@ def _data(name: str) -> str:
 def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
     """What is not as it was, in words; empty if nothing is."""
     if before is None:
-        return "it is not known what they were made from"
+        return "what it was made from is not known"
     if before.get("numerics") != now["numerics"]:
         return "this version of the package computes other numbers"
-    for what, word in (("data", "data"), ("code", "code")):
+    for what in ("data", "code"):
         old, new = before.get(what, {}), now[what]
         if changed := sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k)):
-            return f"the {word} of {', '.join(changed)} changed"
+            return f"the {what} of {', '.join(changed)} changed"
     return ""
 
 

@@ -55,10 +55,6 @@ class Store:
         """The file of a job while its run goes on."""
         return self.loose / f"{key}.npz"
 
-    def has(self, key: str) -> bool:
-        """Whether the job is there."""
-        return self.path(key).exists() or key in self._whole()
-
     def get(self, key: str) -> Kept | None:
         """What the job gave; None if it is not there."""
         path = self.path(key)
