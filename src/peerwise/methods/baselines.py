@@ -72,9 +72,10 @@ def _fitted(classifier: Any, pooled: Pooled) -> Method:
         warnings.simplefilter("ignore")
         try:
             classifier.fit(pooled.x.astype(float), pooled.y)
-        except np.linalg.LinAlgError as error:
+        except (ValueError, np.linalg.LinAlgError) as error:  # a class of one row, say
             name = type(classifier).__name__
-            raise BadData(f"scikit-learn's {name} could not be fitted: {error}") from None
+            reason = " ".join(str(error).split())
+            raise BadData(f"scikit-learn's {name} could not be fitted: {reason}") from None
 
     def log_proba(x: np.ndarray) -> np.ndarray:
         out = np.full((len(x), pooled.classes), -np.inf, x.dtype)
