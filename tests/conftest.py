@@ -116,14 +116,11 @@ LONG = (
 
 def pytest_collection_modifyitems(items):
     """By file, the longest first; in a file first those that compile quickly, then the others."""
-    files = list(dict.fromkeys(item.path for item in items))
-
-    def place(item):
-        name = "/".join(item.path.parts[-2:])
-        long = LONG.index(name) if name in LONG else len(LONG)
-        return long, files.index(item.path), _as_users_do(item)
-
-    items.sort(key=place)
+    order = {}
+    for path in dict.fromkeys(item.path for item in items):
+        name = "/".join(path.parts[-2:])
+        order[path] = LONG.index(name) if name in LONG else len(LONG), len(order)
+    items.sort(key=lambda item: (*order[item.path], _as_users_do(item)))
 
 
 MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
