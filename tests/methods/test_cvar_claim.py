@@ -20,7 +20,7 @@ from peerwise.nets import mlp, network_of
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 
-NODES, EACH, TRAIN, SEEDS, ROUNDS = 10, 110, 1300, 3, 100
+NODES, EACH, TRAIN, SEEDS, ROUNDS = 10, 110, 1300, 3, 200
 ALPHA, STEP, COMPONENTS = 0.3, 0.05, 20
 NET = network_of(mlp(64, 10, (32,)), 64, 10)
 TRAINING = {"steps": 5, "batch": 20, "momentum": 0.0}
