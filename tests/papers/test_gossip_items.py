@@ -416,7 +416,8 @@ def falls(variant, epsilon):
 
 
 def gossip_records(printed, federated, std=0.2):
-    made = [record("figure-6", "adult", federated, counter="printed", epsilon=3.16)]
+    end = {"counter": "printed", "epsilon": 3.16, "round": "Federated"}
+    made = [record("figure-6", "adult", federated, **end)]
     for counter, value in (("printed", printed), ("push_sum", federated)):
         told = {"method": "gossip_nb", "counter": counter, "round": 30, "epsilon": 3.16}
         made.append(record("figure-6", "adult", value, **told))

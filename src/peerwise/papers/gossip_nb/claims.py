@@ -113,11 +113,11 @@ def _gossip_meets_federated(number: Numbers) -> Claim:
     told, verdicts = [], []
     for epsilon in dict.fromkeys(budget for budget, _, _ in six):
         at = {(counter, t): value for (e, counter, t), value in six.items() if e == epsilon}
-        printed, federated = at["printed", 30], at["printed", None]
+        printed, federated = at["printed", 30], at["printed", "Federated"]
         others = {c: at[c, 30] for c in ("total", "push_sum", "walk", "clamped") if (c, 30) in at}
         told.append(f"epsilon {epsilon}: {printed:.3f} against {federated:.3f}; {listed(others)}")
-        if ("clamped", None) in at:
-            told[-1] += f" against {at['clamped', None]:.3f}"
+        if ("clamped", "Federated") in at:
+            told[-1] += f" against {at['clamped', 'Federated']:.3f}"
         verdicts.append(grade.within(printed, federated, 0.01))
     if not verdicts:
         raise KeyError("printed")

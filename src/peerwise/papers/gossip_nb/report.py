@@ -48,7 +48,8 @@ def gossip(view: View) -> Iterator[Number]:
         for t in sorted({1, 5, 10, 30, 50, 100} & set(range(1, median.shape[1] + 1))):
             yield Number(name, "accuracy", median[:, t - 1], {**_GOSSIP, **of, "round": t})
         if fields["counter"] in ("printed", "clamped"):  # the others add up what "printed" does
-            yield Number(name, "accuracy", arrays["federated"], {**_FEDERATED, **of})
+            at = {**_FEDERATED, **of, "round": "Federated"}
+            yield Number(name, "accuracy", arrays["federated"], at)
 
 
 def parameters(view: View) -> Iterator[Number]:
