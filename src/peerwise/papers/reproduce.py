@@ -121,7 +121,7 @@ def _reproduced(
         )
     wanted = {item: jobs_of(paper, item, datasets, scale) for item in items}
     jobs = [job for jobs in wanted.values() for job in jobs.values()]
-    ran = runjobs_of(
+    ran = run_jobs(
         jobs, folder, progress=progress, engine=ThisMachine(workers), only_kept=only_kept,
         fresh=fresh,
     )  # fmt: skip

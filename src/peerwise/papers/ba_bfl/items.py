@@ -85,7 +85,7 @@ def _tasks_longer(sets: list[str], scale: Scale) -> Tasks:
 
 
 def _tasks_whole(sets: list[str], scale: Scale) -> Tasks:
-    """FedAvg and two of the rules with one and with three Bayesian layers, trained as in the paper."""
+    """FedAvg and two rules with one and with three Bayesian layers, trained as in the paper."""
     tasks, size = {}, {} if scale.quick else TOLD["whole"]
     for name in _some(sets, scale):
         tasks[f"{name} 0 fedavg"] = _learn(name, "rkl", 0, scale, size)
