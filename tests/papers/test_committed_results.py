@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from peerwise.papers.items import Scale, as_run_on
 from peerwise.papers.reproduce import PAPERS, jobs_of, reproduce
 from peerwise.papers.show import page
 from peerwise.study.provenance import depends
+from peerwise.study.results import read_folder
 from peerwise.study.store import WHOLE, Store
 
 ROOT = Path(__file__).parents[2]
-PAGES = runpy.run_path(str(ROOT / "scripts" / "tables"))["PAGES"]
+TABLES = runpy.run_path(str(ROOT / "scripts" / "tables"))
+PAGES = TABLES["PAGES"]
 # Runs that were kept and that some item shows; a changed description would lose them silently.
 RUNS = {"ba-bfl": 100, "crc": 1275, "cvar-cta": 142, "decdiff": 43, "gossip-nb": 170, "relay": 603}
 
@@ -38,6 +41,16 @@ def test_every_paper_has_committed_results():
 
 def test_the_tables_of_the_docs_are_those_of_the_committed_results(folder):
     assert page(folder) == (ROOT / "docs" / f"{PAGES[folder.name]}-tables.md").read_text()
+
+
+def test_the_claims_are_counted_as_they_are_graded(folder):
+    _, claims, _ = read_folder(folder)
+    verdicts = Counter(claim.verdict for claim in claims)
+    shown = TABLES["Shown"]("", RUNS[folder.name], verdicts)
+    for name in TABLES["SUMMED"]:
+        docs = "" if name.startswith("docs/") else "docs/"
+        line = TABLES["summary"]({folder.name: shown}, docs).splitlines()[-1]
+        assert line in (ROOT / name).read_text(), name
 
 
 def test_every_committed_run_is_shown(folder):
