@@ -1,0 +1,44 @@
+"""The fuzzers, from the command line: `python -m fuzz descriptions --count 10000 --seed 0`."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def main() -> int:
+    """Run a fuzzer; the exit code says whether it found anything."""
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
+    parser.add_argument("what", choices=("descriptions", "keys", "files"))
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="the number of one case, to see it again")
+    given = parser.parse_args()
+    print(f"{given.what}: {given.count} from seed {given.seed}", flush=True)
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PEERWISE_DATA"] = folder
+        os.chdir(folder)
+        from fuzz.drawing import write_tables
+
+        write_tables(Path(folder))
+        from fuzz.descriptions import Fuzzer
+
+        fuzzer = Fuzzer(given.seed)
+        if given.only is not None:
+            fuzzer.try_one(given.only)
+        else:
+            fuzzer.try_all(given.count)
+        os.chdir("/")
+    print(fuzzer.counts.shown())
+    print(f"{time.perf_counter() - begun:.0f} s; {len(fuzzer.findings.all)} findings")
+    print(fuzzer.findings.listed())
+    return bool(fuzzer.findings.all)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
