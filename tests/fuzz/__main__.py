@@ -26,15 +26,22 @@ def main() -> int:
         from fuzz.drawing import write_tables
 
         write_tables(Path(folder))
-        from fuzz.descriptions import Fuzzer
+        from fuzz.descriptions import KeyFuzzer
 
-        fuzzer = Fuzzer(given.seed)
-        if given.only is not None:
+        from fuzz.files import FileFuzzer
+
+        if given.what == "files":
+            fuzzer = FileFuzzer(Path(folder), given.seed)
+        else:
+            fuzzer = KeyFuzzer(given.seed)
+        if given.what == "keys":
+            fuzzer.try_keys(12)
+        elif given.only is not None:
             fuzzer.try_one(given.only)
         else:
             fuzzer.try_all(given.count)
         os.chdir("/")
-    print(fuzzer.counts.shown())
+    print(fuzzer.shown())
     print(f"{time.perf_counter() - begun:.0f} s; {len(fuzzer.findings.all)} findings")
     print(fuzzer.findings.listed())
     return bool(fuzzer.findings.all)

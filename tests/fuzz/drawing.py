@@ -27,6 +27,39 @@ COLUMNS = {
 # what a model is about, where it is not any table
 ABOUT = {"bernoulli": ("binary.csv",), "multinomial": ("counts.csv", "binary.csv")}
 ABOUT |= dict.fromkeys(("lda", "qda"), ("numbers.csv",))
+# values that fit three nodes of six rows, where most that are allowed do not
+FITTING: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("churn", "steady"): ([], [0], [1, 2]),
+    ("tan", "parents"): ([-1, -1, -1], [-1, 0, 0], [-1, 0, 1]),
+    ("regular", "k"): (2, 0),
+    ("small_world", "k"): (2,),
+    ("tree_plus", "extra"): (0, 1),
+    ("barabasi_albert", "m"): (1, 2),
+    ("dirichlet_by_class", "least"): (0, 1),
+    ("zipf", "gini"): ([0.0, 1.0], [0.0, 0.9]),
+    ("zipf", "largest"): (5, 10),
+    ("concept_shift", "classes"): (2, 3),
+    ("virtual_teacher", "beta"): (0.5, 0.9, 1.0),
+    ("linear_teacher", "beta"): (0.5, 0.9, 1.0),
+    ("erdos_renyi", "p"): (0.7, 1.0),
+}
+USUAL: dict[str, tuple[Any, ...]] = {
+    "epochs": (1, 2, [1, 2]),  # of a range every node draws its own
+    "batch": (4, 100),
+    "moved": (False,),
+    "bayesian_layers": (0, 1, 2),
+    "samples": (1, 3),
+    "lr": (0.01, 0.05, 0.2, 0.5),
+}
+NEEDED = {  # without which the defaults do not fit three nodes
+    name: (key,)
+    for name, key in (
+        ("regular", "k"), ("small_world", "k"), ("tree_plus", "extra"), ("zipf", "gini"),
+        ("dirichlet_by_class", "least"), ("zipf", "largest"), ("erdos_renyi", "p"),
+    )
+}  # fmt: skip
+NEEDED["zipf"] = ("gini", "largest")
+BY = {"mixed.csv": "k", "holes.csv": "k", "binary.csv": "u", "counts.csv": "u"}
 IMAGES = ("cnn", "cnn_dropout", "lenet")
 
 
@@ -54,7 +87,7 @@ def write_tables(folder: Path) -> None:
         frame.assign(y=[f"class {c}" for c in label]).to_csv(folder / name, index=False)
     sent = pd.DataFrame([(t, i, j) for t in range(1, 9) for i in range(3) for j in range(3)])
     sent.columns = ["round", "src", "dst"]
-    sent[(sent["src"] != sent["dst"]) & (sent["round"] % 2 == 0)].to_csv(
+    sent[(sent["src"] != sent["dst"]) & ((sent["round"] + sent["src"]) % 2 == 0)].to_csv(
         folder / "trace.csv", index=False
     )
     images = {
@@ -76,17 +109,13 @@ def _special(rng: np.random.Generator, kind: str, name: str, key: str) -> Any:
         return pick(rng, (NODES, NODES + 1))
     if (name, key) == ("erasure", "q"):
         return round(float(rng.uniform(0, 1)), 3)
-    if (name, key) == ("churn", "steady"):
-        return pick(rng, ([], [0], [1, 2]))
-    if (name, key) == ("tan", "parents"):
-        return pick(rng, ([-1, 0, 1], [-1, -1, -1], [-1, 0, 0]))
     if kind == "channel" and key in ("rounds", "longest"):
         return int(rng.integers(0, 3))
-    if key == "epochs":
-        return pick(rng, (1, 2, [1, 2]))  # of a range every node draws its own
-    if key == "batch":
-        return pick(rng, (4, 100))
-    return None
+    return pick(rng, FITTING[name, key]) if (name, key) in FITTING else _usual(rng, key)
+
+
+def _usual(rng: np.random.Generator, key: str) -> Any:
+    return pick(rng, USUAL[key]) if key in USUAL else None
 
 
 def thing(rng: np.random.Generator, kind: str, name: str | None = None, depth: int = 0) -> Raw:
@@ -94,10 +123,13 @@ def thing(rng: np.random.Generator, kind: str, name: str | None = None, depth: i
     name = pick(rng, entries(kind)) if name is None else name
     table: Raw = {"name": name}
     for key, option in find(kind, name).options.items():
-        if option.required or rng.random() < 0.3:
+        if option.required or key in NEEDED.get(name, ()) or rng.random() < 0.3:
             value = option_value(rng, kind, name, key, depth)
             if value is not None:
                 table[key] = value
+    if "steps" in table:  # instead of epochs, after which training may stop early
+        without = pick(rng, (("steps",), ("epochs", "validation", "patience")))
+        table = {k: v for k, v in table.items() if k not in without}
     return table
 
 
@@ -142,7 +174,9 @@ def section_value(rng: np.random.Generator, section: str, key: str, raw: Raw) ->
             thing(rng, "metric", name)
             for name in rng.choice(list(entries("metric")), rng.integers(1, 4), replace=False)
         ],
-        ("run", "by"): lambda: [pick(rng, columns)],
+        ("run", "by"): lambda: [BY.get(_source(raw), pick(rng, columns))],
+        ("split", "test"): lambda: pick(rng, ("drawn", "drawn", "drawn", "own")),
+        ("data", "scale"): lambda: pick(rng, ("each", "each", "all", "unit")),
         ("run", "stages"): lambda: pick(rng, (["combine"], ["adapt"], ["combine", "adapt"])),
         ("privacy", "epsilon"): lambda: pick(rng, (0.5, 3.0, 100.0)),
         ("privacy", "delta"): lambda: pick(rng, (1e-5, 1e-2)),
@@ -175,20 +209,25 @@ def describe(rng: np.random.Generator, method: str | None = None, **given: Raw) 
         if raw["net"]["name"] in IMAGES:
             about = ("pixels",)
     elif {"model", "draw"} & set(known.facts):
-        raw.setdefault("model", thing(rng, "model"))
+        private = {"draw", "budget"} & set(known.facts) and rng.random() < 0.8
+        raw.setdefault("model", thing(rng, "model", "naive_bayes" if private else None))
         about = ABOUT.get(raw["model"]["name"], about)
+    if known.learns != "model":  # what is missing is for models of statistics
+        about = tuple(name for name in about if name != "holes.csv" or rng.random() < 0.1)
     source = pick(rng, about)
     raw.setdefault("data", {}).setdefault("source", source)
     if _source(raw) in COLUMNS:
         raw["data"].setdefault("target", "y")
     if _source(raw) == "pixels":
         raw["data"].setdefault("scale", "unit")
+    if raw.get("model", {}).get("name") == "multinomial":
+        raw["data"].setdefault("distinct", 1)
     small = {"split": {"nodes": NODES, "rows": ROWS, "test_rows": TEST_ROWS}}
     small["run"] = {"rounds": 2, "repetitions": 1}
     for section in _read(known):
         table = raw.setdefault(section, {})
         for key in SECTIONS[section]:
-            if key in table:
+            if key in table or (key == "topology" and known.traits.place == "server"):
                 continue
             value = small.get(section, {}).get(key)
             if rng.random() < (0.1 if section == "data" else 0.2):
