@@ -27,7 +27,6 @@ def main() -> int:
 
         write_tables(Path(folder))
         from fuzz.descriptions import KeyFuzzer
-
         from fuzz.files import FileFuzzer
 
         if given.what == "files":

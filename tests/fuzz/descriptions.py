@@ -19,7 +19,6 @@ import tomli_w
 
 from fuzz.drawing import (
     Raw,
-    at,
     describe,
     loosened,
     mutated,
@@ -28,7 +27,7 @@ from fuzz.drawing import (
     put,
     section_value,
 )
-from fuzz.findings import Findings, complaint, in_short, place_of
+from fuzz.findings import Findings, complaint, place_of
 from peerwise.declare import declared, find
 from peerwise.errors import PeerwiseError
 from peerwise.learner import Cell, Outcome, assemble, drawn, expand, run
@@ -279,8 +278,6 @@ class Keys:
         return sorted(left, key=lambda k: self.tries[k])
 
 
-
-
 # options that cannot change what is recorded here, each with the reason
 EXEMPT = {
     ("data", "", "typing"): "of these files no source declares kinds",
@@ -301,7 +298,9 @@ class KeyFuzzer(Fuzzer):
                 if number % 200 == 0:
                     spent = time.perf_counter() - begun
                     done = f"{len(self.keys.changed)} of {len(self.keys.every)}"
-                    print(f"{number} pairs in {spent:.0f} s: {done} keys changed a result", flush=True)
+                    print(
+                        f"{number} pairs in {spent:.0f} s: {done} keys changed a result", flush=True
+                    )
         for key in self.keys.every:
             if key not in self.keys.changed and key not in EXEMPT:
                 self.findings.add("unread key", " ".join(key), self.last.get(key, ""), "")

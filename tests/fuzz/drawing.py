@@ -133,9 +133,7 @@ def thing(rng: np.random.Generator, kind: str, name: str | None = None, depth: i
     return table
 
 
-def option_value(
-    rng: np.random.Generator, kind: str, name: str, key: str, depth: int = 0
-) -> Any:
+def option_value(rng: np.random.Generator, kind: str, name: str, key: str, depth: int = 0) -> Any:
     """A value that an option's declaration allows; None where a file cannot say one."""
     option = find(kind, name).options[key]
     special = _special(rng, kind, name, key)

@@ -56,7 +56,7 @@ def plain(tree: Any) -> Any:
         return {k: plain(v) for k, v in tree.items()}
     if isinstance(tree, list | tuple):
         return [plain(v) for v in tree]
-    if hasattr(tree, "dtype") and getattr(tree, "dtype", None) != object:
+    if hasattr(tree, "dtype"):
         array = np.asarray(tree)
         return str(array.dtype), array.shape, array.tobytes()
     return tree
@@ -85,7 +85,9 @@ def _charter() -> Charter:
     x, y = _rows()
     frame = pd.DataFrame({"age": x[:, 0], "job": np.where(x[:, 1] > 0, "a", "b")})
     table = Table("wards", frame, np.where(y, "yes", "no").astype(object), "ill")
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip("abc", (5001, 5002, 5003))}
+    addresses = {
+        name: f"127.0.0.1:{port}" for name, port in zip("abc", (5001, 5002, 5003), strict=True)
+    }
     return charters.draft(
         table, nx.path_graph(["a", "b", "c"]), {"method": "crc"}, name="wards",
         addresses=addresses, limits={"rows": 30},
