@@ -9,11 +9,18 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from fuzz.descriptions import Fuzzer
+from fuzz.drawing import write_tables
+from fuzz.files import FileFuzzer
+from fuzz.keys import KeyFuzzer
+
+FUZZERS = {"descriptions": Fuzzer, "keys": KeyFuzzer, "files": FileFuzzer}
+
 
 def main() -> int:
     """Run a fuzzer; the exit code says whether it found anything."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
-    parser.add_argument("what", choices=("descriptions", "keys", "files"))
+    parser.add_argument("what", choices=FUZZERS)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of one case, to see it again")
@@ -23,19 +30,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PEERWISE_DATA"] = folder
         os.chdir(folder)
-        from fuzz.drawing import write_tables
-
         write_tables(Path(folder))
-        from fuzz.descriptions import KeyFuzzer
-        from fuzz.files import FileFuzzer
-
-        if given.what == "files":
-            fuzzer = FileFuzzer(Path(folder), given.seed)
-        else:
-            fuzzer = KeyFuzzer(given.seed)
-        if given.what == "keys":
-            fuzzer.try_keys(12)
-        elif given.only is not None:
+        fuzzer = FUZZERS[given.what](given.seed)
+        if given.only is not None:
             fuzzer.try_one(given.only)
         else:
             fuzzer.try_all(given.count)

@@ -17,22 +17,10 @@ import jax
 import numpy as np
 import tomli_w
 
-from fuzz.drawing import (
-    Raw,
-    describe,
-    loosened,
-    mutated,
-    option_value,
-    places,
-    put,
-    section_value,
-)
+from fuzz.drawing import Raw, describe, loosened, mutated, places, put
 from fuzz.findings import Findings, complaint, place_of
-from peerwise.declare import declared, find
 from peerwise.errors import PeerwiseError
 from peerwise.learner import Cell, Outcome, assemble, drawn, expand, run
-from peerwise.learner.sections import SECTIONS
-from peerwise.names import KINDS
 from peerwise.simulate import simulate
 from peerwise.walk import walk
 
@@ -44,9 +32,9 @@ class Share(NamedTuple):
     """Of how many descriptions one is mutated, run, run in all runtimes, compiled."""
 
     mutated: int = 3
-    run: int = 6
-    agree: int = 4  # of those that are run
-    compiled: int = 400
+    run: int = 20
+    agree: int = 3  # of those that are run
+    compiled: int = 1000
 
 
 def as_toml(raw: Raw) -> str:
@@ -110,7 +98,6 @@ class Fuzzer:
         self.seed, self.share = seed, share or Share()
         self.counts: Counter[str] = Counter()
         self.findings = Findings()
-        self.keys = Keys()
 
     def try_all(self, count: int, seconds: float = math.inf) -> None:
         """Draw and check so many descriptions."""
@@ -251,149 +238,3 @@ def disagreement(cells: list[Cell], parts: Any) -> str:
     if np.any(np.asarray(oracle.messages) != np.asarray(exact.messages)):
         return f"walk counts {oracle.messages} messages and simulate {exact.messages}"
     return ""
-
-
-# --- a key that changes nothing
-
-
-class Keys:
-    """Every option of everything that can be named, and whether it was seen to change a result."""
-
-    def __init__(self) -> None:
-        self.tries: Counter[tuple[str, str, str]] = Counter()
-        self.changed: set[tuple[str, str, str]] = set()
-        self.every = [
-            (kind, name, key)
-            for kind in KINDS
-            for name, known in declared(kind).items()
-            for key in known.options
-        ]
-        self.every += [
-            (section, "", key) for section, options in SECTIONS.items() for key in options
-        ]
-
-    def open(self, most: int) -> list[tuple[str, str, str]]:
-        """Keys that changed nothing so far, those tried least first."""
-        left = [k for k in self.every if k not in self.changed and self.tries[k] < most]
-        return sorted(left, key=lambda k: self.tries[k])
-
-
-# options that cannot change what is recorded here, each with the reason
-EXEMPT = {
-    ("data", "", "typing"): "of these files no source declares kinds",
-    ("run", "", "repetitions"): "",
-}
-
-
-class KeyFuzzer(Fuzzer):
-    """Looks for keys that change nothing although what has them is used."""
-
-    def try_keys(self, tries: int, seconds: float = math.inf) -> None:
-        """Change every key in up to so many random descriptions, until it changes a result."""
-        begun, number = time.perf_counter(), 0
-        while (left := self.keys.open(tries)) and time.perf_counter() - begun < seconds:
-            for key in left:
-                number += 1
-                self.try_key(number, key)
-                if number % 200 == 0:
-                    spent = time.perf_counter() - begun
-                    done = f"{len(self.keys.changed)} of {len(self.keys.every)}"
-                    print(
-                        f"{number} pairs in {spent:.0f} s: {done} keys changed a result", flush=True
-                    )
-        for key in self.keys.every:
-            if key not in self.keys.changed and key not in EXEMPT:
-                self.findings.add("unread key", " ".join(key), self.last.get(key, ""), "")
-
-    last: dict[tuple[str, str, str], str]
-
-    def __init__(self, seed: int):
-        super().__init__(seed)
-        self.last = {}
-
-    def try_key(self, number: int, key: tuple[str, str, str]) -> None:
-        """One description with two values of a key."""
-        rng = np.random.default_rng([self.seed, number, 1])
-        self.keys.tries[key] += 1
-        for _ in range(20):  # until both can run
-            pair = two_values(rng, key)
-            if pair is None:
-                continue
-            outcomes = [self.checked(number, raw, outcome_of) for raw in pair]
-            if None in outcomes:
-                continue
-            self.counts["pairs run"] += 1
-            self.last[key] = as_toml(pair[0]) + "---\n" + as_toml(pair[1])
-            if not same(*outcomes):
-                self.keys.changed.add(key)
-            return
-
-
-def same(a: Outcome, b: Outcome) -> bool:
-    """Whether two outcomes are equal to the bit."""
-    numbers = (a.bytes_per_link, a.messages) == (b.bytes_per_link, b.messages)
-    if not numbers or a.values.keys() != b.values.keys():
-        return False
-    return all(np.array_equal(a.values[k], b.values[k], equal_nan=True) for k in a.values)
-
-
-def users(kind: str, name: str) -> list[str]:
-    """The methods that can use a thing: those with an option that names its kind."""
-    if kind in ("method",):
-        return [name]
-    methods = declared("method")
-    if kind in ("rule", "loss"):
-        return [m for m, d in methods.items() if any(o.kind == kind for o in d.options.values())]
-    if kind == "net":
-        return [m for m, d in methods.items() if d.learns == "net"]
-    if kind == "model":
-        return [m for m, d in methods.items() if "model" in d.facts]
-    if kind == "privacy":
-        return [m for m, d in methods.items() if {"draw", "budget"} & set(d.facts)]
-    if kind in ("topology", "channel", "network"):
-        return [m for m, d in methods.items() if d.traits.place == "neighbours"]
-    return ["crc", "gossip_nb", "decavg"]
-
-
-def two_values(rng: np.random.Generator, key: tuple[str, str, str]) -> tuple[Raw, Raw] | None:
-    """A description in which a thing is used, with two values of its key; None: it was in vain."""
-    kind, name, option = key
-    method = str(rng.choice(users(kind, name)))
-    raw = describe(rng, method)
-    if not name:
-        place: tuple[str, ...] = (kind, option)
-        one, two = (section_value(rng, kind, option, raw) for _ in range(2))
-        raw.setdefault(kind, {})
-    else:
-        from fuzz.drawing import thing
-
-        table = thing(rng, kind, name)
-        one, two = (option_value(rng, kind, name, option) for _ in range(2))
-        if kind in ("method", "model", "net"):
-            raw, place = describe(rng, method, **{kind: table}), (kind, option)
-        elif kind in ("rule", "loss"):
-            raw["method"][kind], place = table, ("method", kind, option)
-        elif kind == "metric":
-            raw["run"]["metrics"], place = table, ("run", "metrics", option)
-        else:
-            section = SECTION_OF[kind]
-            raw.setdefault(section, {})[kind] = table
-            place = (section, kind, option)
-    default = _default(key)
-    one, two = (default if v is None else v for v in (one, two))
-    if rng.random() < 0.3 and default is not ...:
-        two = default
-    pair = tuple(put(raw, place, ... if v is None else v) for v in (one, two))
-    try:
-        cells = [expand(r)[0] for r in pair]
-    except PeerwiseError:
-        return None
-    if not all(map(light, cells)) or cells[0].key == cells[1].key:
-        return None
-    return pair  # type: ignore[return-value]
-
-
-def _default(key: tuple[str, str, str]) -> Any:
-    kind, name, option = key
-    known = find(kind, name).options[option] if name else SECTIONS[kind][option]
-    return None if known.required else known.default

@@ -257,8 +257,8 @@ def damaged(rng: np.random.Generator, content: bytes) -> bytes:
 class FileFuzzer:
     """Damages files, reads them again and notes what must not be."""
 
-    def __init__(self, folder: Path, seed: int):
-        self.folder, self.seed = folder, seed
+    def __init__(self, seed: int, folder: Path | None = None):
+        self.folder, self.seed = (folder or Path.cwd()), seed
         self.counts: Counter[str] = Counter()
         self.findings = Findings()
         self.originals: dict[str, tuple[dict[str, bytes], Any]] = {}
