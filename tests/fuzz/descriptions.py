@@ -119,7 +119,7 @@ class Fuzzer:
         rng = np.random.default_rng([self.seed, number])
         raw = loosened(rng, describe(rng))
         self.counts["descriptions"] += 1
-        if number % self.share.mutated == 0:
+        if number % self.share.mutated == self.share.mutated - 1:
             self.counts["with something changed at random"] += 1
             for _ in range(rng.integers(1, 3)):
                 raw = mutated(rng, raw)
@@ -127,9 +127,9 @@ class Fuzzer:
         if parts is None:
             return
         self.counts["built"] += 1
-        if number % self.share.run == 1 and light(parts[0][0]):
+        if number % self.share.run == self.share.run - 1 and light(parts[0][0]):
             self.ran(number, raw, parts)
-        if number % self.share.compiled == 2 and light(parts[0][0]):
+        if number % self.share.compiled == self.share.compiled - 2 and light(parts[0][0]):
             self.compiled(number, raw, parts)
 
     def checked(self, number: int, raw: Raw, check: Any) -> Any:
