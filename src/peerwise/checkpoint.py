@@ -1,7 +1,6 @@
 """A run on disk between two chunks of rounds: written whole or not at all."""
 
 import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from functools import partial
@@ -11,36 +10,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 from peerwise.core import Tree, on_device
 from peerwise.errors import BadFile
-
-
-def _private(path: str, flags: int) -> int:
-    """A new file that nobody else can read at any time."""
-    return os.open(path, flags | os.O_EXCL, 0o600)
-
-
-def write_whole(path: str | Path, content: bytes, private: bool = False) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of it.
-
-    `private`: so that only its owner can read it.
-    """
-    path = Path(path)
-    draft = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if private:
-            draft.unlink(missing_ok=True)
-        with open(draft, "wb", opener=_private if private else None) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        raise BadFile(f"cannot write {path}: {error.strerror}; give another place") from None
+from peerwise.files import read_tensors, write_tensors
 
 
 def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:
@@ -88,18 +61,16 @@ def named_leaves(tree: Tree) -> dict[str, np.ndarray]:
 
 def save(path: str | Path, carry: Tree, rounds: int, mark: str) -> None:
     """Keep the arrays of a run that has done `rounds` rounds."""
-    write_whole(path, to_bytes(named_leaves(carry), metadata={"rounds": str(rounds), "run": mark}))
+    write_tensors(path, named_leaves(carry), {"rounds": str(rounds), "run": mark})
 
 
 def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:
     """The arrays and the rounds of a saved run; `like` has the shapes and dtypes they must have."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    try:
-        with safe_open(path, framework="numpy") as file:
-            rounds, saved = int(file.metadata()["rounds"]), file.metadata()["run"]
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BadFile(f"{path} is not a saved run or is damaged ({error}); delete it") from None
+    header, tensors, _ = read_tensors(path, "saved run", "delete it")
+    if not header.get("rounds", "").isdecimal() or "run" not in header:
+        raise BadFile(f"{path} is not a saved run; delete it or give another name")
+    rounds, saved = int(header["rounds"]), header["run"]
     want = {jax.tree_util.keystr(p): (leaf.shape, np.dtype(leaf.dtype)) for p, leaf in leaves}
     have = {name: (a.shape, a.dtype) for name, a in tensors.items()}
     if want != have:

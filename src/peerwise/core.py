@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # Raised whenever the same description gives other numbers: what was kept before is run again
-NUMERICS = 2
+NUMERICS = 3
 
 Array: TypeAlias = Any  # a NumPy or JAX array
 Tree: TypeAlias = Any  # arrays in nested tuples, lists and dicts
@@ -196,7 +196,8 @@ class Method(NamedTuple):
     With `take`, a node is given only the sum of the replies, weighted by link, after `combine`.
     Without it, each neighbour's newest reply lies in the inbox as `part`; `believe`, where a method
     has one, makes that part from the one before (zeros at first) and the new reply.
-    `init`, `adapt` and `reply` may be `Batched`.
+    `init`, `adapt` and `reply` may be `Batched`. With `common`, the key of `init` is two: the
+    node's own, and one that is the same at all nodes and another in every repetition.
     """
 
     init: Callable[[Array, Shard], State]  # key, shard -> state
@@ -207,6 +208,7 @@ class Method(NamedTuple):
     reply: Callable[[State, Shard, Inbox], Tree] | None = None  # state, shard, heard -> part
     take: Callable[[State, Tree], State] | None = None  # state, sum of weight x part -> state
     believe: Callable[[Tree, Tree], Tree] | None = None  # part before, part new -> part kept
+    common: bool = False  # whether nodes begin with something that they share
 
 
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:

@@ -27,7 +27,7 @@ from peerwise.mailbox import (
     new_slot,
     open_inbox,
 )
-from peerwise.runtime import ADAPT, INIT, MESSAGE
+from peerwise.runtime import ADAPT, MESSAGE
 from peerwise.shards import Shards
 from peerwise.topology import Topology
 
@@ -36,6 +36,7 @@ __all__ = ["Letter", "Memory", "Node"]
 Adapt = Callable[[State, Shard, int], State]  # stands in for a method's own; int: the round
 
 _stage_key = jax.jit(runtime.stage_key)
+_init_key = jax.jit(runtime.init_key, static_argnums=2)
 
 
 class Memory(NamedTuple):
@@ -92,13 +93,13 @@ class Node:
     def begin(self) -> Memory:
         """The node before the first round."""
         with runtime.precision_of(self.precision):
-            state = self._programs.init(self._key_of(INIT, 0), self._shard)
+            state = self._programs.init(self._first_key(), self._shard)
             return self._checked(Memory(state, self._blank_slots(state)))
 
     def shape(self) -> Memory:
         """A memory of zeros of the shape of this node's; nothing is learnt or drawn."""
         with runtime.precision_of(self.precision):
-            state = _zeros(jax.eval_shape(self.method.init, self._key, self._shard))
+            state = _zeros(jax.eval_shape(self.method.init, self._first_key(), self._shard))
             return Memory(state, self._blank_slots(state))
 
     def like(self, memory: Memory) -> Letter:
@@ -176,6 +177,9 @@ class Node:
         """The share of rows whose most probable class is another."""
         return float((self.predict(memory, x).argmax(1) != y).mean()) if len(y) else float("nan")
 
+    def _first_key(self) -> Any:
+        return _init_key(self._key, self.index, self.method.common)
+
     def _key_of(self, stage: int, t: int) -> Any:
         return _stage_key(self._key, stage, t, self.index)
 
@@ -240,6 +244,7 @@ def _programs(key: _ById, hears_itself: bool) -> Any:
         "combine": partial(one_node, method.combine, hears_itself=hears_itself),
         "take": method.take and partial(take_parts, method),
     }
+    del functions["common"]
     return SimpleNamespace(**{name: f and jax.jit(f) for name, f in functions.items()})
 
 

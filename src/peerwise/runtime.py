@@ -17,7 +17,9 @@ from peerwise.topology import Topology
 Probe = Callable[[Method, State], Tree]
 
 STAGES = ("combine", "adapt")  # when a probe can look: after hearing, after learning
-INIT, MESSAGE, ADAPT, LINKS, CHANNEL = range(5)  # every use of randomness has a key of its own
+INIT, MESSAGE, ADAPT, LINKS, CHANNEL, START = range(
+    6
+)  # every use of randomness has a key of its own
 
 
 class Run(NamedTuple):
@@ -44,6 +46,12 @@ def precision_of(name: str) -> Iterator[np.dtype]:
 def stage_key(key: Array, stage: int, t: Array | int, i: Array | int) -> Array:
     """The key with which node i does one thing in round t."""
     return node_key(jax.random.fold_in(key, stage), t, i)
+
+
+def init_key(key: Array, i: Array | int, common: bool) -> Array:
+    """The key with which node i begins; two if `common`, the second the same at all nodes."""
+    own = stage_key(key, INIT, 0, i)
+    return jnp.stack([own, stage_key(key, START, 0, 0)]) if common else own
 
 
 def as_key(seed: int | Array) -> Array:

@@ -55,7 +55,7 @@ def test_a_run_of_ones_own_and_its_report(peerwise, tmp_path):
     assert "crc" in out
     assert "ml" in out
     folder = tmp_path / "runs" / "mine"
-    records = json.loads((folder / "results.json").read_text())
+    records = json.loads((folder / "results.json").read_text())["records"]
     assert {r["setting"]["method"] for r in records} == {"crc", "ml"}
     assert (folder / "curves.png").stat().st_size > 10_000
     again, shown, _ = peerwise("report", folder)

@@ -35,7 +35,7 @@ def test_every_run_file_of_the_page_runs(text, peerwise, tmp_path):
     (tmp_path / "run.toml").write_text(text)
     code, out, err = peerwise("run", "run.toml", "--workers", 1)
     assert code == 0, out + err
-    records = json.loads((tmp_path / "runs" / "run" / "results.json").read_text())
+    records = json.loads((tmp_path / "runs" / "run" / "results.json").read_text())["records"]
     assert all(0 <= r["value"] <= 1 for r in records if r["metric"] == "test_error")
     if "confident" in text:
         assert {"sure", "sure_and_right", "largest", "auroc"} <= {r["metric"] for r in records}

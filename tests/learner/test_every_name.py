@@ -131,7 +131,7 @@ def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
     (folder / "small.toml").write_text(tomli_w.dumps(describe(kind, name)))
     code, out, err = command(monkeypatch, capsys)("run", "small.toml", "--workers", 1)
     assert code == 0, out + err
-    records = json.loads((folder / "runs" / "small" / "results.json").read_text())
+    records = json.loads((folder / "runs" / "small" / "results.json").read_text())["records"]
     errors = [r["value"] for r in records if r["metric"] == "test_error"]
     assert len(errors) == 1
     assert 0 <= errors[0] <= 1

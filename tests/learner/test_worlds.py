@@ -249,6 +249,30 @@ def test_unseen_categories_and_classes_are_measured_as_wrong_and_not_as_broken(t
     assert np.isfinite(net.x_test).all()
 
 
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("ml", {}), ("crc", {}), ("fedavg", {}), ("gossip_nb", {"privacy": {"epsilon": 1.0}})],
+)
+def test_a_number_that_never_varies_in_training_has_no_influence(tmp_path, method, kind, public):
+    """Whatever it is in the test rows: of numbers in a file the training rows decide."""
+    losses = []
+    for name, values in (("one", np.linspace(7, 8, 40)), ("two", np.linspace(-900, 900, 40))):
+        draw = np.random.default_rng(0)
+        frame = pd.DataFrame({"n": draw.normal(size=120), "still": 7.0})
+        frame["label"] = np.where(frame["n"] + draw.normal(size=120) > 0.5, "a", "b")
+        frame.loc[np.random.default_rng([0, 0, 0]).permutation(120)[80:], "still"] = values
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        columns = {"still": "number"}
+        source = {"source": str(tmp_path / f"{name}.csv"), "target": "label", "columns": columns}
+        described = {
+            "data": {**source, "public": public}, "method": method, "split": SPLIT, **kind,
+            "run": {"rounds": 2, "repetitions": 1},
+        }  # fmt: skip
+        losses.append(run(cell(described)).values["test_log_loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
 def test_rows_fit_the_data_unless_they_are_given(tmp_path):
     few = planted(tmp_path / "few.csv").changed(split={"rows": None, "nodes": 50, "test_rows": 60})
     assert drawn(few, 0).rows == 50

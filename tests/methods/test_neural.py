@@ -13,7 +13,9 @@ from peerwise import topology as topologies
 from peerwise.channel import erasure
 from peerwise.combine.step import toward
 from peerwise.errors import BadSetting
-from peerwise.methods.neural import cfa, decavg, decdiff, fedavg, isolated_net
+from peerwise.learner import cell, run
+from peerwise.methods import ba_bfl, cta, cvar_cvar, relay_gd
+from peerwise.methods.neural import cfa, cfa_ge, decavg, decdiff, fedavg, isolated_net
 from peerwise.nets import mlp, network_of
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
@@ -124,6 +126,47 @@ def test_starts_are_common_or_their_own():
     first = jax.tree.leaves(common)[0]
     assert np.ptp(np.asarray(first), axis=0).max() < 1e-6
     assert np.ptp(np.asarray(jax.tree.leaves(own)[0]), axis=0).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        fedavg(NET, batch=64, lr=1e-9),
+        decavg(NET, start="common", batch=64, lr=1e-9),
+        cta(NET, batch=64, lr=1e-9),
+        cvar_cvar(NET, batch=64, lr=1e-9),
+        ba_bfl(NET, batch=64, lr=1e-9),
+        cfa_ge(NET, start="common", smoothing=0.5, batch=64, lr=1e-9),
+        relay_gd(NET, batch=64, lr=1e-9),
+    ],
+    ids=["fedavg", "decavg", "cta", "cvar_cvar", "ba_bfl", "cfa_ge", "relay_gd"],
+)
+def test_nodes_start_alike_and_every_repetition_otherwise(method):
+    shards, ring = pack(*EVEN), topologies.ring(N)
+
+    def first(state):
+        value = (
+            state.value.get("net", state.value) if isinstance(state.value, dict) else state.value
+        )
+        value = value.get("weights", value) if isinstance(value, dict) else value
+        return np.asarray(jax.tree.leaves(value)[0])
+
+    replicas = first(simulate(method, shards, ring, 0, seed=[3, 4]).state)  # [replicas, n, ...]
+    assert np.ptp(replicas, axis=1).max() < 1e-6
+    assert np.abs(replicas[0] - replicas[1]).max() > 0.1
+    for seed, wanted in zip((3, 4), replicas, strict=True):
+        walked = first(walk(method, shards, ring, 0, seed=seed).state)
+        np.testing.assert_allclose(walked, wanted, atol=1e-6)
+
+
+def test_each_repetition_of_a_cell_has_its_own_common_start():
+    described = {
+        "data": "iris", "split": {"nodes": 3}, "network": "ring",
+        "method": {"name": "cta", "steps": 1, "batch": 4, "lr": 1e-9},
+        "run": {"rounds": 1, "repetitions": 3, "metrics": ["consensus"]},
+    }  # fmt: skip
+    loss = run(cell(described)).values["train_log_loss"][:, -1]  # of the start: nothing is learnt
+    assert np.ptp(loss, axis=0).min() > 0.01
 
 
 # --- runtimes

@@ -14,6 +14,7 @@ from peerwise.errors import BadSetting
 from peerwise.learner import cell, run
 from peerwise.methods import decavg, isolated_net, relay_gd, relaying
 from peerwise.nets import mlp, network_of
+from peerwise.runtime import init_key
 from peerwise.shards import pack, pooled
 from peerwise.simulate import simulate
 from peerwise.walk import walk
@@ -79,7 +80,8 @@ def test_two_nodes_by_hand():
     names = np.asarray(made.state.value["relay"]["name"])
     root, child = int(names.argmin()), int(names.argmax())
     with jax.enable_x64(True):
-        start = jax.tree.map(lambda a: np.asarray(a, float), NET.init(jax.random.key(0)))
+        shared = init_key(jax.random.key(0), 0, True)[1]
+        start = jax.tree.map(lambda a: np.asarray(a, float), NET.init(shared))
 
         def pull(w, i):
             """Rows of a node times what a step on them moves."""

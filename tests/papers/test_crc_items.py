@@ -87,7 +87,7 @@ def test_a_quick_table_beside_the_papers(data_folder, tmp_path):
     asked = {"chosen": ["skin", "bank"], "quick": True, "workers": 1}
     found = reproduce(crc.PAPER, ["table-1", "table-12"], tmp_path, **asked)
     assert not found.failures
-    records = json.loads((tmp_path / "results.json").read_text())
+    records = json.loads((tmp_path / "results.json").read_text())["records"]
     table = {(r["dataset"], r["setting"]["column"]): r for r in records if r["item"] == "table-12"}
     assert table["skin", "1"]["paper_value"] == TABLES["table-12"]["skin"]["1"]
     assert abs(table["skin", "1"]["value"]) < 0.05

@@ -215,7 +215,7 @@ except Overspent:
     pass
 print(done, flush=True)
 ledger._db.execute("BEGIN IMMEDIATE")  # a crash in the middle of writing: this must not count
-ledger._db.execute("INSERT INTO sends SELECT 1, 'nobody', 'never'")
+ledger._db.execute("INSERT INTO sends SELECT 1, 'nobody', 'never', ''")
 os._exit(1)
 """
 

@@ -47,7 +47,7 @@ def test_a_run_folder_has_everything(folder):
         "node_std",
         "bytes_per_link",
     }
-    raw = json.loads((folder / "results.json").read_text())
+    raw = json.loads((folder / "results.json").read_text())["records"]
     assert set(raw[0]) == {
         *("paper", "item", "dataset", "setting", "metric", "value", "std", "reps", "paper_value"),
         "values",

@@ -1,6 +1,7 @@
 """The command line."""
 
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
 from peerwise.cli.peer import peer_app
 from peerwise.errors import PeerwiseError
+from peerwise.files import NoHash
 
 app = typer.Typer(
     help="Classifiers learnt between neighbours, with no server and no shared rows.\n\n"
@@ -49,9 +51,22 @@ def _root(
     pass
 
 
+def _shown_as_a_line(show: Any) -> Any:
+    """How warnings are shown: our own as a line, others as before."""
+
+    def shown(message: Any, category: type[Warning], *where: Any) -> None:
+        if issubclass(category, NoHash):
+            errors.print(f"[yellow]warning[/]: {escape(str(message))}", highlight=False)
+        else:
+            show(message, category, *where)
+
+    return shown
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line, not a traceback."""
     stop_at_once()
+    warnings.showwarning = _shown_as_a_line(warnings.showwarning)
     try:
         sys.exit(app(standalone_mode=False))  # typer gives back the code of `typer.Exit`
     except PeerwiseError as error:

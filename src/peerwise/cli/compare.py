@@ -34,7 +34,7 @@ def compare(
     with mean ranks and a critical-difference diagram. A method that is in two runs is called by
     its run: `--to "crc (RUN)"`.
     """
-    from peerwise.checkpoint import write_whole
+    from peerwise.files import write_whole
     from peerwise.report import compared, compared_figures, comparison, reading
     from peerwise.report.look import checked_formats, checked_style
 

@@ -199,7 +199,7 @@ def outbox(
             raise BadSetting(f"--show names a letter as PHASE:ROUND:TO, got {show}") from None
         body = views.letter(state, place, to)
         if out is not None:
-            from peerwise.checkpoint import write_whole
+            from peerwise.files import write_whole
 
             write_whole(out, body)
         from safetensors.numpy import load

@@ -94,9 +94,9 @@ def predict(
     import numpy as np
     import pandas as pd
 
-    from peerwise.checkpoint import write_whole
     from peerwise.data import read_rows
     from peerwise.data.formats import read_frame, read_header
+    from peerwise.files import write_whole
     from peerwise.models.algebra import Statistics
     from peerwise.peer.model_file import is_model, load_model
 

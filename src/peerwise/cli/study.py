@@ -254,7 +254,7 @@ def report(
     ] = None,
 ) -> None:
     """Show the tables and draw the figures of a run again."""
-    from peerwise.checkpoint import write_whole
+    from peerwise.files import write_whole
     from peerwise.papers.show import page
     from peerwise.study.results import read_folder
 

@@ -1,6 +1,7 @@
 """The file formats of a data folder: tables, idx arrays, sheets of images."""
 
 import gzip
+import io
 import re
 import warnings
 import zipfile
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from peerwise.data import emnist
 from peerwise.errors import BadFile, PeerwiseError
+from peerwise.files import BLANK, MARK, check, one_line, write_hashed
 
 Array = npt.NDArray[Any]
 SPLITS = ("train", "test")
@@ -33,7 +35,9 @@ def _reading(path: Path) -> Iterator[None]:
     except PeerwiseError:
         raise
     except (*damage, zipfile.BadZipFile, pa.ArrowException, pd.errors.ParserWarning) as error:
-        raise BadFile(f"cannot read '{path}' ({error}); mend it or copy it again") from error
+        raise BadFile(
+            f"cannot read '{path}' ({one_line(error)}); mend it or copy it again"
+        ) from error
 
 
 class Header(NamedTuple):
@@ -74,8 +78,19 @@ def read_frame(path: Path, header: Header, columns: Sequence[str] | None = None)
     wanted = list(header.names if columns is None else columns)
     with _reading(path):
         if not header.sep:
+            if MARK.encode() in (pq.read_schema(path).metadata or {}).get(b"hash", b""):
+                check(path, "take a whole copy of it")
             return pd.read_parquet(path, columns=wanted)
         return _csv(path, header.sep, header=0, names=header.names)[wanted].copy()
+
+
+def write_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Write a table as Parquet, with the hash of the file, which `read_frame` checks."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), "hash": BLANK})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    write_hashed(path, buffer.getvalue())
 
 
 def read_npz(path: Path) -> dict[str, Array]:

@@ -136,7 +136,7 @@ def drawn(cell: Cell, repetition: int) -> World:
     owned = np.split(np.arange(m), np.cumsum([len(rows) for rows in dealt])[:-1])
     x[:m], y[:m] = _shifted(cell, repetition, x[:m], y[:m], owned, schema)
     x, schema = _with_unseen(cell, x, schema, m)
-    x, schema = _scaled(cell, x, schema, m)
+    x, schema = _varying(cell, *_scaled(cell, x, schema, m), m)
     x = (
         x.astype(cell["run"]["precision"], copy=False)
         if cell["run"]["precision"] == "float32"
@@ -279,6 +279,26 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     unit = float(center), float(spread or 1.0)
     features = tuple(replace(f, center=unit[0], scale=unit[1]) for f in schema.features)
     return rescaled(x, *units), replace(schema, features=features)
+
+
+def _varying(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray, data.Schema]:
+    """Rows in which a number that is the same in all m training rows says nothing of a class.
+
+    Test rows get the training rows' number. Statistics start with a variance for each feature, of
+    which classes would get unequal shares: for them it is no feature, unless noise is added, where
+    what nodes release must not depend on such a thing.
+    """
+    low, high = np.fmin.reduce(x[:m], axis=0), np.fmax.reduce(x[:m], axis=0)
+    still = np.array([not r for r in schema.cardinalities]) & ~(high > low)
+    if is_plain(cell) or not still.any():
+        return x, schema
+    budget = cell["privacy"]["epsilon"] if "privacy" in cell else None
+    noisy = budget is not None and math.isfinite(budget)
+    if cell.method.learns == "model" and not noisy and not still.all():
+        features = tuple(f for f, gone in zip(schema.features, still, strict=True) if not gone)
+        return x[:, ~still], replace(schema, features=features)
+    x[m:] = np.where(still & ~np.isnan(x[m:]), np.nan_to_num(low), x[m:])
+    return x, schema
 
 
 def _missing(cell: Cell, world: World) -> BadData:

@@ -191,8 +191,9 @@ def trained(
         return value["net"] if risky else value
 
     def begin(key: Array, shard: Shard) -> Trained:
-        first_key, second, third = jax.random.split(key, 3)
-        weights = net.init(jax.random.key(0) if start == "common" else first_key)
+        own, shared = (key[0], key[1]) if start == "common" else (key, None)
+        first_key, second, third = jax.random.split(own, 3)
+        weights = net.init(first_key if shared is None else shared)
         weights = jax.tree.map(lambda a: a.astype(shard.x.dtype), weights)
         value = {"net": weights, "t": jnp.zeros((), shard.x.dtype)} if risky else weights
         zero = jnp.zeros((), jnp.int32)
@@ -235,4 +236,4 @@ def trained(
 
     adapt = replace(local.train, begin=again, end=end)
     init = replace(local.train, begin=begin, end=end) if first else untrained
-    return Method(init, message, rule, adapt, predict)
+    return Method(init, message, rule, adapt, predict, common=start == "common")

@@ -64,7 +64,7 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
         rows = shard.weight.sum().astype(shard.x.dtype)
         nothing = jax.tree.map(jnp.zeros_like, now.weights)
         relayed = relaying.begin(
-            jax.random.fold_in(key, NAME), {"age": zero, "moved": nothing, "rows": rows}
+            jax.random.fold_in(key[0], NAME), {"age": zero, "moved": nothing, "rows": rows}
         )
         return _with(now, {"weights": now.weights, "start": now.weights, "relay": relayed})
 
@@ -105,7 +105,7 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
 
     init = replace(first, begin=begin, end=end)
     adapt = replace(later, begin=again, end=end)
-    return Method(init, relaying.silent, Slots(rule), adapt, predict, relaying.reply)
+    return Method(init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, common=True)
 
 
 def _with(now: Trained, before: Tree) -> Trained:

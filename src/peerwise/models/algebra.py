@@ -8,13 +8,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
-from peerwise.checkpoint import write_whole
 from peerwise.core import Tree
 from peerwise.data.schema import Schema
 from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
+from peerwise.files import BROKEN, one_line, read_tensors, warn_unhashed, write_tensors
 from peerwise.models import family
 from peerwise.models.classifier import Classifier
 from peerwise.models.family import Model
@@ -180,32 +178,31 @@ class Statistics:
         }
         named = self.values if isinstance(self.values, dict) else {"values": self.values}
         arrays = {name: np.ascontiguousarray(a) for name, a in named.items()}
-        write_whole(path, to_bytes(arrays, metadata=header))
+        write_tensors(path, arrays, header)
 
     @classmethod
     def load(cls, path: str | Path) -> "Statistics":
-        """Read what `save` wrote; checks everything and runs no code."""
-        try:
-            with safe_open(path, framework="numpy") as file:
-                header = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except FileNotFoundError:
-            raise BadFile(f"there is no model file {path}") from None
-        except (OSError, SafetensorError, AttributeError) as error:  # the last: an 8-bit type
-            raise BadFile(f"{path} is not a model file or is damaged: {error}") from None
+        """Read what `save` wrote; checks everything and runs no code.
+
+        A file of a version before 0.9 has no hash and is read with a warning.
+        """
+        header, arrays, hashed = read_tensors(path, "model file", "take a whole copy", needed=False)
         names = set(arrays)
         if header.get("kind") != "peerwise statistics" or names not in _LAYOUTS:
             raise BadFile(f"{path} is a safetensors file, but not one that Peerwise wrote")
-        for values in arrays.values():
-            if not np.issubdtype(values.dtype, np.floating) or not np.isfinite(values).all():
+        for part in arrays.values():
+            if not np.issubdtype(part.dtype, np.floating) or not np.isfinite(part).all():
                 raise BadFile(f"{path} holds statistics that are not finite numbers; it is damaged")
-        schema = Schema.from_json(header.get("schema", ""))
         try:
+            schema = Schema.from_json(header.get("schema", ""))
             options = _options(header.get("options", "{}"))
-            values = arrays["values"] if names == {"values"} else arrays
-            return cls(schema, values, header.get("model", ""), options)
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise BadFile(f"{path} contradicts itself: {error}") from None
+            values: Tree = arrays["values"] if names == {"values"} else arrays
+            statistics = cls(schema, values, header.get("model", ""), options)
+        except BROKEN as error:
+            raise BadFile(f"{path} contradicts itself: {one_line(error)}") from None
+        if not hashed:
+            warn_unhashed(path)
+        return statistics
 
     def to_classifier(self) -> Classifier:
         """The classifier theta(s)."""

@@ -1,11 +1,12 @@
 """What a run folder of a paper has kept."""
 
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from peerwise.errors import BadFile
+from peerwise.files import BROKEN, one_line
 from peerwise.papers.items import Done, Paper, Scale, as_run_on, tasks_of
+from peerwise.study.results import read_asked
 from peerwise.study.store import Store
 
 
@@ -26,13 +27,14 @@ class _Config(NamedTuple):
 
 
 def _config(folder: Path) -> _Config:
+    config: dict[str, Any] = read_asked(folder)
     try:
-        config: dict[str, Any] = tomllib.loads((folder / "config.toml").read_text())
         names = [str(name).partition("/") for name in config["items"]]
         scale = Scale(config["quick"], config.get("trials"))
         return _Config(names[0][0], [item for _, _, item in names], config["datasets"], scale)
-    except (OSError, LookupError, tomllib.TOMLDecodeError) as error:
-        raise BadFile(f"{folder / 'config.toml'} is damaged: {error}; run it again") from None
+    except BROKEN as error:
+        path = folder / "config.toml"
+        raise BadFile(f"{path} is damaged: {one_line(error)}; run it again") from None
 
 
 def paper_of(folder: Path) -> str:

@@ -27,10 +27,10 @@ from pydantic import (
 )  # fmt: skip
 
 from peerwise import data, topology
-from peerwise.checkpoint import write_whole
 from peerwise.data.encode import WORDS
 from peerwise.declare import Varies
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
+from peerwise.files import write_whole
 from peerwise.learner import Cell
 from peerwise.learner.world import is_plain
 from peerwise.peer import described, terms

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile, BadSetting
+from peerwise.files import write_whole
 from peerwise.peer.names import LONGEST, check_node
 
 SKEW = timedelta(minutes=5)  # how far clocks may be apart

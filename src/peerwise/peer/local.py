@@ -18,6 +18,7 @@ import pandas as pd
 
 from peerwise import data, metrics, topology
 from peerwise.channel import Channel
+from peerwise.data.formats import write_frame
 from peerwise.errors import BadData, BadFile, PeerwiseError
 from peerwise.peer import views
 from peerwise.peer.charter import Charter, draft
@@ -116,8 +117,8 @@ def set_up(
         raise BadFile(f"cannot write to {folder}: {error.strerror}") from None
     parts = np.split(order[:wanted], nodes)
     for name, part in zip(names, parts, strict=True):
-        frame.iloc[part].to_parquet(folder / "data" / f"{name}.parquet", index=False)
-    frame.iloc[order[wanted:][:test_rows]].to_parquet(folder / TEST, index=False)
+        write_frame(folder / "data" / f"{name}.parquet", frame.iloc[part])
+    write_frame(folder / TEST, frame.iloc[order[wanted:][:test_rows]])
     charter.save(folder / CHARTER)
     keys = folder / "keys"
     make_authority(keys)

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 from peerwise import runtime
-from peerwise.checkpoint import named_leaves, write_whole
+from peerwise.checkpoint import named_leaves
 from peerwise.core import Tree
 from peerwise.data.encode import encode_rows
-from peerwise.errors import BadFile
+from peerwise.errors import BadFile, PeerwiseError
+from peerwise.files import BROKEN, one_line, read_tensors, warn_unhashed, write_tensors
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
 
@@ -54,9 +54,9 @@ class Learnt(NamedTuple):
 def save_model(
     path: str | Path, charter: Charter, agreed: Mapping[str, Any] | None, value: Tree
 ) -> None:
-    """Write a model whole or not at all."""
+    """Write a model whole or not at all, with the hash of the file."""
     header = {KIND: VERSION, "charter": charter.text(), "agreed": json.dumps(agreed)}
-    write_whole(path, to_bytes(named_leaves(value), metadata=header))
+    write_tensors(path, named_leaves(value), header)
 
 
 def is_model(path: str | Path) -> bool:
@@ -64,26 +64,33 @@ def is_model(path: str | Path) -> bool:
     try:
         with safe_open(path, framework="numpy") as file:
             return KIND in (file.metadata() or {})
-    except (OSError, SafetensorError):
+    except (OSError, SafetensorError, AttributeError):
         return False
 
 
 def load_model(path: str | Path, allowed: Collection[str] = ()) -> Learnt:
-    """The model in a file; `allowed`: the code of its charter's author that may be imported."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise BadFile(f"{path} is not a model file or is damaged: {error}") from None
+    """The model in a file; `allowed`: the code of its charter's author that may be imported.
+
+    A file of a version before 0.9 has no hash and is read with a warning.
+    """
+    header, arrays, hashed = read_tensors(path, "model file", "export it again", needed=False)
     if header.get(KIND) != VERSION:
         raise BadFile(f"{path} is not a model file of this version of Peerwise")
-    charter = Charter.parse(header["charter"], str(path), allowed)
-    agreed = json.loads(header["agreed"])
-    like = blank_value(charter, agreed)
-    want = {name: a.shape for name, a in named_leaves(like).items()}
-    if want != {name: a.shape for name, a in arrays.items()}:
+    if not all(np.isfinite(a).all() for a in arrays.values()):
+        raise BadFile(f"{path} holds numbers that are not finite; export it again")
+    try:
+        charter = Charter.parse(header["charter"], str(path), allowed)
+        agreed = json.loads(header["agreed"])
+        like = blank_value(charter, agreed)
+    except PeerwiseError:
+        raise
+    except BROKEN as error:
+        raise BadFile(f"{path} contradicts itself: {one_line(error)}; export it again") from None
+    want = {name: (a.shape, a.dtype) for name, a in named_leaves(like).items()}
+    if want != {name: (a.shape, a.dtype) for name, a in arrays.items()}:
         raise BadFile(f"{path} does not hold the model that its charter describes")
+    if not hashed:
+        warn_unhashed(path)
     leaves = [arrays[name] for name in named_leaves(like)]
     return Learnt(charter, agreed, jax.tree.unflatten(jax.tree.structure(like), leaves))
 
@@ -93,5 +100,6 @@ def blank_value(charter: Charter, agreed: dict[str, Any] | None) -> Tree:
     method, shards = Learning(charter).blank(agreed)[:2]
     with runtime.precision_of(charter.precision) as dtype:
         rows = runtime.cast(shards.of(0), dtype)
-        shape = jax.eval_shape(method.init, jax.random.key(0), rows).value
+        key = runtime.init_key(jax.random.key(0), 0, method.common)
+        shape = jax.eval_shape(method.init, key, rows).value
         return jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shape)

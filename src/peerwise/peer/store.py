@@ -2,6 +2,7 @@
 
 Every round is one transaction. A letter is on the disk before it is sent, and one that came is on
 the disk before it is acknowledged; after a crash the same bytes are sent again.
+Every row has a hash of its own, so that damage is seen before anything is learnt or sent from it.
 """
 
 import hashlib
@@ -21,19 +22,19 @@ FILE = "peer.db"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 TABLES = """
-CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
     id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL,
-    state BLOB NOT NULL, time TEXT NOT NULL
+    state BLOB NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS inbox (
     sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL,
-    time TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
+    time TEXT NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
 );
 CREATE TABLE IF NOT EXISTS bodies (hash TEXT PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS outbox (
     receiver TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
-    bytes INTEGER NOT NULL, made TEXT NOT NULL, acknowledged TEXT,
+    bytes INTEGER NOT NULL, made TEXT NOT NULL, acknowledged TEXT, mark TEXT NOT NULL,
     PRIMARY KEY (receiver, phase, round)
 );
 CREATE INDEX IF NOT EXISTS outbox_place ON outbox (phase, round);
@@ -41,9 +42,20 @@ CREATE INDEX IF NOT EXISTS outbox_away ON outbox (receiver, phase, round)
     WHERE acknowledged IS NULL;
 CREATE TABLE IF NOT EXISTS rounds (
     phase INTEGER NOT NULL, round INTEGER NOT NULL, heard TEXT NOT NULL, missed TEXT NOT NULL,
-    seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, PRIMARY KEY (phase, round)
+    seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, mark TEXT NOT NULL,
+    PRIMARY KEY (phase, round)
 );
 """
+# what the hash of a row is of; `bodies` are kept by their own
+HASHED = {
+    "peer": "key, value",
+    "outbox": "receiver, phase, round, hash, bytes, made, acknowledged",
+    "rounds": "phase, round, heard, missed, seconds, error, time",
+    "progress": "id, phase, round, state, time",
+    "inbox": "sender, phase, round, body, time",
+}
+_ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"
+SMALL = ("peer", "outbox", "rounds")  # without states and letters, which may be large
 
 
 class Place(NamedTuple):
@@ -66,11 +78,28 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def _mark(*values: Any) -> str:
+    """The hash of a row; SQLite may give back a whole number as a real one."""
+    mark = hashlib.sha256()
+    for value in values:
+        value = float(value) if isinstance(value, int) else value
+        part = value if isinstance(value, bytes) else repr(value).encode()
+        mark.update(f"{type(value).__name__} {len(part)} ".encode())
+        mark.update(part)
+    return mark.hexdigest()
+
+
+def _sha256(body: Any) -> str:
+    return hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else ""
+
+
 class Store:
     """The file of one peer; make one with `Store.open`."""
 
     def __init__(self, db: sqlite3.Connection, path: Path, ledger: Ledger | None):
         self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
+        db.create_function("mark", -1, _mark, deterministic=True)
+        db.create_function("sha256", 1, _sha256, deterministic=True)
 
     @classmethod
     def open(
@@ -100,23 +129,29 @@ class Store:
             db = ledger_file.connect(path, "a peer's state")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA busy_timeout = 10000")
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *ledger_file.BROKEN) as error:
             raise BadFile(f"cannot open the state {path}: {error}") from None
         try:
             ledger = None
             if budget is not None:
                 told = ledger_file.verify(db, path)
                 ledger = Ledger(db, path, told)
-            elif (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            elif (found := ledger_file.health_of(db)) != "ok":
                 raise BadFile(f"the state {path} is damaged: {found}")
             made = cls(db, path, ledger)
+            if made._earlier():
+                raise BadFile(
+                    f"{path} was begun by an earlier version of Peerwise, which computes other "
+                    f"numbers; finish with that one, or give another --state{made._counts()}"
+                )
             with made.transaction():
                 for statement in TABLES.split(";"):
                     db.execute(statement)
                 if not made.about():
                     made.set(node=node, charter=charter, data=data, text=charter_text, made=now())
+            made._check(HASHED, bodies=True)
             made._mine({"node": node, "charter": charter, "data": data})
-        except sqlite3.Error as error:
+        except ledger_file.BROKEN as error:
             db.close()
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
         except BaseException:
@@ -139,9 +174,29 @@ class Store:
             if not {"peer", "outbox", "progress"} <= names:
                 raise BadFile(f"{path} is not a peer's state")
             ledger = Ledger(db, path, ledger_file.verify(db, path)) if "releases" in names else None
-        except sqlite3.Error as error:
+            made = cls(db, path, ledger)
+            if not made._earlier():
+                made._check(SMALL)
+        except ledger_file.BROKEN as error:
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
-        return cls(db, path, ledger)
+        return made
+
+    def _earlier(self) -> bool:
+        """Whether the file is of a version that wrote no hashes."""
+        columns = [row[1] for row in self._db.execute("PRAGMA table_info(progress)")]
+        return bool(columns) and "mark" not in columns
+
+    def _check(self, tables: Iterable[str], bodies: bool = False) -> None:
+        """Refuse the file if a row is not as it was written."""
+        wrong = [(table, f"mark IS NOT mark({HASHED[table]})") for table in tables]
+        wrong += [("bodies", "hash IS NOT sha256(body)")] if bodies else []
+        for table, differs in wrong:
+            if self._read(f"SELECT 1 FROM {table} WHERE {differs} LIMIT 1"):
+                raise BadFile(
+                    f"the state {self.path} is damaged: its table '{table}' is not as it was "
+                    f"written; put back a copy of the file, or give another --state"
+                    f"{self._counts()}"
+                )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -149,19 +204,26 @@ class Store:
         with self._lock, ledger_file.alone(self._db, self.path, "state"):
             yield
 
+    def _keep(self, verb: str, table: str, *values: Any) -> None:
+        """Insert a row and its hash."""
+        places = ", ".join("?" * (len(values) + 1))
+        self._db.execute(f"{verb} INTO {table} VALUES ({places})", (*values, _mark(*values)))
+
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
                 return self._db.execute(query, tuple(values)).fetchall()
-            except sqlite3.Error as error:
+            except ledger_file.BROKEN as error:
                 raise BadFile(f"cannot read the state {self.path}: {error}") from None
 
     def about(self) -> dict[str, str]:
         """Whose file this is."""
-        return dict(self._read("SELECT key, value FROM peer"))
+        return {str(key): value for key, value in self._read("SELECT key, value FROM peer")}
 
     def progress(self) -> tuple[Place, bytes] | None:
         """How far the peer has come and its state then; None before it began."""
+        if not self._earlier():
+            self._check(["progress"])
         rows = self._read("SELECT phase, round, state FROM progress")
         return (Place(rows[0][0], rows[0][1]), bytes(rows[0][2])) if rows else None
 
@@ -180,30 +242,24 @@ class Store:
         who was heard, who was missed, seconds, error. `keep` rounds of the inbox stay.
         `newest`: letters of earlier rounds that nobody took are not sent any more.
         """
-        self._db.execute(
-            "INSERT OR REPLACE INTO progress VALUES (1, ?, ?, ?, ?)", (*place, state, now())
-        )
+        self._keep("INSERT OR REPLACE", "progress", 1, *place, state, now())
         marks: dict[int, str] = {}  # most letters are the same bytes for all
         if newest:
             self._db.execute(
-                "UPDATE outbox SET acknowledged = ? WHERE acknowledged IS NULL AND phase = ? AND "
+                f"UPDATE outbox {_ACKNOWLEDGED} WHERE acknowledged IS NULL AND phase = ? AND "
                 "round < ?",
-                (DROPPED, *place),
+                (DROPPED, DROPPED, *place),
             )
         for receiver, body in letters.items():
             if id(body) not in marks:
                 marks[id(body)] = mark = hashlib.sha256(body).hexdigest()
                 self._db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (mark, body))
-            self._db.execute(
-                "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, NULL)",
-                (receiver, *place, marks[id(body)], len(body), now()),
-            )
+            letter = (receiver, *place, marks[id(body)], len(body), now(), None)
+            self._keep("INSERT OR IGNORE", "outbox", *letter)
         if done is not None:
             was, heard, missed, seconds, error = done
-            self._db.execute(
-                "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*was, " ".join(heard), " ".join(missed), seconds, error, now()),
-            )
+            row = (*was, " ".join(heard), " ".join(missed), seconds, error, now())
+            self._keep("INSERT OR REPLACE", "rounds", *row)
         self._db.execute(
             "DELETE FROM inbox WHERE phase < ? OR (phase = ? AND round < ?)",
             (place.phase, place.phase, place.round + 1 - keep),
@@ -230,8 +286,7 @@ class Store:
                 return bytes(old[0]) != body
             if newest:
                 self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
-            self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
-                             (sender, *place, body, now()))  # fmt: skip
+            self._keep("INSERT", "inbox", sender, *place, body, now())
         return False
 
     def inbox(self) -> dict[tuple[str, Place], bytes]:
@@ -251,15 +306,17 @@ class Store:
     def acknowledge(self, receiver: str, place: Place, inside: bool = False) -> None:
         """A neighbour has everything up to a place; `inside` a transaction that is open."""
         with nullcontext() if inside else self.transaction():
+            when = now()
             self._db.execute(
-                "UPDATE outbox SET acknowledged = ? WHERE receiver = ? AND acknowledged IS NULL "
+                f"UPDATE outbox {_ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL "
                 "AND (phase < ? OR (phase = ? AND round <= ?))",
-                (now(), receiver, place.phase, place.phase, place.round),
+                (when, when, receiver, place.phase, place.phase, place.round),
             )
 
     def set(self, **facts: str) -> None:
         """Write down something about this peer, in the transaction that is open."""
-        self._db.executemany("INSERT OR REPLACE INTO peer VALUES (?, ?)", facts.items())
+        for key, value in facts.items():
+            self._keep("INSERT OR REPLACE", "peer", key, value)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds, for those who look at the file."""

@@ -1,5 +1,6 @@
 """What a peer's file tells whoever looks: how far it is, what left the site, what it cost."""
 
+import hashlib
 import json
 from collections.abc import Collection, Sequence
 from contextlib import closing
@@ -87,8 +88,8 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
     """The very bytes of a letter, as long as they are kept."""
     with closing(Store.look(folder)) as store:
         bodies = store.rows(
-            "SELECT body FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND round = ? AND "
-            "receiver = ?",
+            "SELECT body, hash FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND "
+            "round = ? AND receiver = ?",
             *place,
             receiver,
         )
@@ -97,7 +98,10 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
             f"no letter of phase {place.phase}, round {place.round} to '{receiver}' is kept; see "
             "`peerwise peer outbox` for those that are"
         )
-    return bytes(bodies[0][0])
+    body, mark = bytes(bodies[0][0]), bodies[0][1]
+    if hashlib.sha256(body).hexdigest() != mark:
+        raise BadFile(f"the letter that {folder} keeps is damaged: it is not the one that was sent")
+    return body
 
 
 def audit(folder: str | Path) -> dict[str, Any]:

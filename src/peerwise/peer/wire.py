@@ -18,7 +18,7 @@ from peerwise.core import Tree
 from peerwise.errors import PeerwiseError
 from peerwise.peer.names import LONGEST
 
-VERSION = "1"
+VERSION = "2"  # raised, too, when nodes of two versions would compute other numbers
 HEADER = 4096  # bytes of a header, and as many for every few tensors
 PER_TENSOR = 512
 FEWEST = 32  # tensors for which there is room, for letters of another phase

@@ -132,7 +132,7 @@ class Ledger:
         """Note that a release was handed to somebody; it costs nothing more."""
         with self._lock, ledger_file.alone(self._db, self.path):
             try:
-                self._db.execute("INSERT INTO sends VALUES (?, ?, ?)", (receipt, to, _now()))
+                ledger_file.append_send(self._db, (receipt, to, _now()))
             except sqlite3.IntegrityError:
                 raise BadSetting(f"there is no release {receipt} in {self.path}") from None
 

@@ -16,6 +16,9 @@ from typing import Any
 
 from peerwise.errors import BadFile
 
+# what SQLite raises of a damaged file
+BROKEN = (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError)
+
 # the columns of a release, in the order in which they are hashed
 COLUMNS = 'id, time, mechanism, parameters, epsilon, delta, multiplier, data, "group", part'
 KIND = 0x50574C31  # marks an SQLite file as a ledger: "PWL1"
@@ -38,18 +41,24 @@ CREATE TABLE releases (
 CREATE TABLE sends (
     release INTEGER NOT NULL REFERENCES releases (id),
     receiver TEXT NOT NULL,
-    time TEXT NOT NULL
+    time TEXT NOT NULL,
+    hash TEXT NOT NULL
 );
 """
-GUARD = """
-CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
-"""
+
+
+def _guard(table: str, verb: str) -> str:
+    """The statement that keeps a table from being changed."""
+    return (
+        f"CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}\n"
+        "BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"
+    )
 
 
 def digest(previous: str, row: Sequence[Any]) -> str:
     """The hash of a release: of the hash before it and of the row."""
-    text = json.dumps([previous, *row], ensure_ascii=True)
+    # a text that damage turned into bytes has another hash
+    text = json.dumps([previous, *row], ensure_ascii=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -63,8 +72,8 @@ def create(path: Path, about: Mapping[str, str]) -> None:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA application_id = {KIND}")
-            guards = [GUARD.format(table=t, verb=v) for t in GUARDED for v in ("UPDATE", "DELETE")]
-            db.executescript("BEGIN;" + TABLES + "".join(guards) + "COMMIT;")
+            guards = [_guard(t, v) for t in GUARDED for v in ("UPDATE", "DELETE")]
+            db.executescript("BEGIN;" + TABLES + ";".join(guards) + ";COMMIT;")
             rows = [*about.items(), ("mark", _mark(about))]
             db.execute("BEGIN")
             db.executemany("INSERT INTO about VALUES (?, ?)", rows)
@@ -76,7 +85,7 @@ def create(path: Path, about: Mapping[str, str]) -> None:
         except FileExistsError:
             return
         _sync(path.parent)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *BROKEN) as error:
         raise BadFile(f"cannot make the ledger {path}: {error}") from None
     finally:
         draft.unlink(missing_ok=True)
@@ -89,7 +98,7 @@ def connect(path: Path, what: str = "a ledger") -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA fullfsync = ON")  # macOS: the disk's own cache too
         db.execute("PRAGMA foreign_keys = ON")
-    except sqlite3.Error as error:
+    except BROKEN as error:
         raise BadFile(f"{path} is not {what} or cannot be opened: {error}") from None
     return db
 
@@ -119,6 +128,18 @@ def append(db: sqlite3.Connection, row: Sequence[Any]) -> None:
     db.execute(f"INSERT INTO releases VALUES ({marks})", values)
 
 
+def append_send(db: sqlite3.Connection, row: Sequence[Any]) -> None:
+    """Note to whom a release was handed: its number, the receiver, the time."""
+    columns = len(db.execute("PRAGMA table_info(sends)").fetchall())
+    values = (*row, digest("", row))[:columns]  # a ledger before 0.9 has no place for the hash
+    db.execute(f"INSERT INTO sends VALUES ({', '.join('?' * columns)})", values)
+
+
+def health_of(db: sqlite3.Connection) -> str:
+    """What SQLite says of the file's structure in one line: "ok", or what is wrong."""
+    return " ".join(str(db.execute("PRAGMA integrity_check(1)").fetchone()[0]).split())
+
+
 def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
     """The ledger's `about` table, after checking the whole file."""
     try:
@@ -127,20 +148,19 @@ def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
             raise BadFile(f"{path} is a database, but not a Peerwise ledger; give another path")
         db.execute("BEGIN")  # a snapshot of a file that others may be adding to
         try:
-            health = db.execute("PRAGMA quick_check").fetchone()[0]
-            names = {
-                n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
-            }
+            health = health_of(db)
+            guards = set(db.execute("SELECT name, sql FROM sqlite_master WHERE type='trigger'"))
             about = dict(db.execute("SELECT key, value FROM about").fetchall())
             rows = db.execute(f"SELECT {COLUMNS}, hash FROM releases ORDER BY id").fetchall()
+            sends = db.execute("SELECT * FROM sends").fetchall()
             top = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'releases'").fetchone()
         finally:
             db.execute("COMMIT")
-    except sqlite3.Error as error:
+    except BROKEN as error:
         raise BadFile(f"{path} is not a ledger or is damaged: {error}") from None
     if health != "ok":
         raise BadFile(f"the ledger {path} is damaged: {health}")
-    if names != {f"{t}_{v}" for t in GUARDED for v in ("UPDATE", "DELETE")}:
+    if guards != {(f"{t}_{v}", _guard(t, v)) for t in GUARDED for v in ("UPDATE", "DELETE")}:
         raise BadFile(f"the ledger {path} was tampered with: its guards were changed")
     mark = about.pop("mark", None)
     if mark != _mark(about):
@@ -151,6 +171,9 @@ def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
             raise BadFile(f"the ledger {path} was tampered with: release {place} is not as written")
     if (top[0] if top else 0) != len(rows):
         raise BadFile(f"the ledger {path} was tampered with: its last releases are gone")
+    # ledgers of versions before 0.9 have no hash of what was sent
+    if any(len(row) > 3 and row[3] != digest("", row[:3]) for row in sends):
+        raise BadFile(f"the ledger {path} was tampered with: what it says was sent is not so")
     return about
 
 

@@ -1,6 +1,5 @@
 """Runs as they lie in folders, read for a comparison."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.study.results import read_folder, read_values
+from peerwise.study.results import read_asked, read_folder, read_values
 
 
 def read_runs(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
@@ -67,10 +66,7 @@ def unlike(runs: dict[str, Path]) -> list[str]:
 
 def _dealt(folder: Path) -> dict[str, Any]:
     """What decides, beside the data, which rows a repetition has."""
-    try:
-        config = tomllib.loads((folder / "config.toml").read_text())
-    except (OSError, ValueError):
-        config = {}
+    config = read_asked(folder) if (folder / "config.toml").exists() else {}
     run = config.get("run", {})
     return {
         "[split]": config.get("split"),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from rich.text import Text
 
-from peerwise.checkpoint import write_whole
+from peerwise.files import write_whole
 from peerwise.report.grid import Shown, titled, within
 
 if TYPE_CHECKING:

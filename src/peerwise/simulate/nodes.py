@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from peerwise.core import Array, Batched, Method, Tree
-from peerwise.runtime import stage_key
+from peerwise.runtime import init_key, stage_key
 from peerwise.shards import Shards
 from peerwise.simulate.lanes import by_group, regrouped, side_by_side
 
@@ -99,6 +99,11 @@ def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -
 def keys(key: Array, stage: int, t: Any, n: int) -> Array:
     """The keys of n nodes for one thing in round t, as raw data."""
     return jax.vmap(lambda i: jax.random.key_data(stage_key(key, stage, t, i)))(jnp.arange(n))
+
+
+def first_keys(method: Method, key: Array, n: int) -> Array:
+    """The keys with which n nodes begin, as raw data."""
+    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, method.common)))(jnp.arange(n))
 
 
 def keyed(f: Callable[..., Tree]) -> Callable[..., Tree]:

@@ -14,9 +14,9 @@ from peerwise import runtime
 from peerwise.channel import Channel
 from peerwise.combine.apply import Heard, all_finite, network, one_node, take_parts
 from peerwise.core import Array, Message, State, Tree
-from peerwise.runtime import ADAPT, CHANNEL, INIT, LINKS, MESSAGE
+from peerwise.runtime import ADAPT, CHANNEL, LINKS, MESSAGE
 from peerwise.shards import Shards
-from peerwise.simulate.nodes import Plan, each, each_shard, keyed, keys, sealed
+from peerwise.simulate.nodes import Plan, each, each_shard, first_keys, keyed, keys, sealed
 from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
 
@@ -34,7 +34,7 @@ def _begin(
     plan: Plan, key: Array, shards: Shards, topology: Topology, probe: Any, at: Array
 ) -> Carry:
     method, n = plan.method, topology.n
-    state = each_shard(plan, keyed(method.init), shards, keys(key, INIT, 0, n))
+    state = each_shard(plan, keyed(method.init), shards, first_keys(method, key, n))
     message = jax.eval_shape(jax.vmap(method.message), jax.random.split(key, n), state)
     pages = plan.pages if plan.pages > 1 else 0
     sent = jax.tree.map(lambda a: jnp.zeros((pages, *a.shape), a.dtype), message)

@@ -148,8 +148,9 @@ def _bytes(method: Method, carry: Carry, shards: Shards, replicas: int | None) -
     more = replicas is not None
 
     def one(tree: Tree, axes: int) -> Tree:
-        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[axes + more :], a.dtype), tree)
+        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[axes:], a.dtype), tree)
 
-    message, state = one(carry.sent, 2), one(carry.state, 1)
-    shard = one(shards.groups[0].shard, 1)
+    message, state = one(carry.sent, 2 + more), one(carry.state, 1 + more)
+    rows = shards.groups[0].shard  # replicas may share their rows
+    shard = one(rows, rows.weight.ndim - 1)
     return runtime.size_of((message, part_shape(method, state, message, shard, 0)))

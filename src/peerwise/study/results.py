@@ -1,6 +1,6 @@
 """Run folders: records, histories and what they were made with; written whole or not at all."""
 
-import json
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -11,11 +11,23 @@ import pyarrow.parquet as pq
 import tomli_w
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from peerwise.checkpoint import write_whole
+from peerwise.data.formats import write_frame
 from peerwise.errors import BadFile
+from peerwise.files import (
+    BLANK,
+    BROKEN,
+    check,
+    one_line,
+    read_json,
+    warn_unhashed,
+    write_hashed,
+    write_json,
+)
 from peerwise.learner import Outcome
 from peerwise.study.provenance import environment
-from peerwise.study.store import WHOLE, Row, Store
+from peerwise.study.store import WHOLE, Row, Store, check_results
+
+_AGAIN = "run the command again"
 
 
 class Record(BaseModel):
@@ -67,10 +79,6 @@ def history_of(outcome: Outcome, **names: Any) -> pd.DataFrame:
     return frame
 
 
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
-
-
 def write_folder(
     folder: Path,
     *,
@@ -88,45 +96,55 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     for stale in ("claims.json", "history.parquet"):  # of what was run here before
         (folder / stale).unlink(missing_ok=True)
-    write_whole(folder / "config.toml", tomli_w.dumps(config).encode())
+    write_hashed(folder / "config.toml", f"# {BLANK}\n{tomli_w.dumps(config)}".encode())
     if rows is not None:
-        write_whole(folder / "environment.json", _json(environment()))
+        write_json(folder / "environment.json", environment())
     claimed = [c.model_dump(mode="json") for c in claims]
     if claimed:
-        write_whole(folder / "claims.json", _json(claimed))
+        write_json(folder / "claims.json", {"claims": claimed})
     if history is not None:
-        draft = folder / "history.parquet.part"
-        history.to_parquet(draft, index=False)
-        draft.replace(folder / "history.parquet")
+        write_frame(folder / "history.parquet", history)
     if rows is not None:
         Store(folder).collect(rows, config)
-    write_whole(folder / "results.json", _json([r.model_dump(mode="json") for r in records]))
+    write_json(folder / "results.json", {"records": [r.model_dump(mode="json") for r in records]})
 
 
-def _parsed(path: Path, kind: Any) -> Any:
-    try:
-        return TypeAdapter(list[kind]).validate_json(path.read_bytes())
-    except FileNotFoundError:
+def _parsed(path: Path, member: str, kind: Any) -> Any:
+    if not path.exists():
         raise BadFile(
             f"{path.parent} has no {path.name}: it is no run folder, or the run is not finished "
             "(start it again with the same --out and it goes on)"
-        ) from None
-    except (OSError, ValidationError) as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-        raise BadFile(f"{path} is damaged: {reason}; run the command again") from None
+        )
+    try:
+        return TypeAdapter(list[kind]).validate_python(read_json(path, _AGAIN).get(member))
+    except ValidationError as error:
+        raise BadFile(f"{path} is damaged: {error.errors()[0]['msg']}; {_AGAIN}") from None
 
 
 def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame | None]:
     """Records, claims and history of a run folder, checked."""
-    records = _parsed(folder / "results.json", Record)
-    claims = _parsed(folder / "claims.json", Claim) if (folder / "claims.json").exists() else []
-    history = None
-    if (folder / "history.parquet").exists():
+    records = _parsed(folder / "results.json", "records", Record)
+    claims, path = [], folder / "claims.json"
+    if path.exists():
+        claims = _parsed(path, "claims", Claim)
+    history, path = None, folder / "history.parquet"
+    if path.exists():
+        check(path, _AGAIN)
         try:
-            history = pd.read_parquet(folder / "history.parquet")
-        except (OSError, ValueError) as error:
-            raise BadFile(f"{folder / 'history.parquet'} is damaged: {error}") from None
+            history = pd.read_parquet(path)
+        except BROKEN as error:
+            raise BadFile(f"{path} is damaged: {one_line(error)}; {_AGAIN}") from None
     return records, claims, history
+
+
+def read_asked(folder: Path) -> dict[str, Any]:
+    """What a run folder was asked for: its config.toml."""
+    path = folder / "config.toml"
+    check(path, _AGAIN)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except BROKEN as error:
+        raise BadFile(f"{path} is damaged: {one_line(error)}; {_AGAIN}") from None
 
 
 def read_values(folder: Path) -> pd.DataFrame:
@@ -136,30 +154,23 @@ def read_values(folder: Path) -> pd.DataFrame:
     counted through over all seeds, and those of one number had the same rows and graph.
     """
     path = folder / WHOLE
-    left_out = [
-        "cell",
-        "hash",
-        "std",
-        "dtype",
-        "shape",
-        "values",
-        "texts",
-        "made",
-        "depends",
-        "asked",
-    ]
+    left_out = ["cell", "hash", "std", "dtype", "shape", "values", "texts"]
+    left_out += ["made", "depends", "asked"]
+    if not path.exists():
+        raise BadFile(f"{folder} has no {WHOLE}: it is no run folder, or the run is not finished")
+    hashed = check_results(path)
     try:
         names = pq.read_schema(path).names
         table = pq.read_table(
             path, columns=[n for n in names if n not in left_out], page_checksum_verification=True
         )
         frame = table.drop_columns(["value"]).to_pandas()
-    except FileNotFoundError:
-        raise BadFile(
-            f"{folder} has no {WHOLE}: it is no run folder, or the run is not finished"
-        ) from None
-    except (OSError, ValueError, KeyError) as error:
-        raise BadFile(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+    except KeyError:
+        raise  # of other columns: the caller says what it is not
+    except BROKEN as error:
+        raise BadFile(f"{path} is damaged: {one_line(error)}") from None
+    if not hashed and "metric" in frame:
+        warn_unhashed(path)
     whole = ~frame["metric"].str.contains("|", regex=False)  # not of a subgroup of the test rows
     frame = frame[whole & frame["repetitions"].notna()].rename(columns={"repetitions": "value"})
     frame["repetition"] = [np.arange(len(v)) for v in frame["value"]]

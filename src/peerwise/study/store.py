@@ -5,7 +5,6 @@ them are put into one `results.parquet`: a row an array, with what was asked, wh
 with what it was made. Files of earlier descriptions stay in `cells/`.
 """
 
-import hashlib
 import io
 import json
 import zipfile
@@ -19,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from peerwise.checkpoint import write_whole
 from peerwise.errors import BadFile
+from peerwise.files import BLANK, BROKEN, check, one_line, warn_unhashed, write_hashed
 from peerwise.study.jobs import Arrays
 
 WHOLE, LOOSE = "results.parquet", "cells"
 _ABOUT = "about:"  # the array of a loose file that says how the others were made
-_BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
+_BROKEN = (*BROKEN, zipfile.BadZipFile, zlib.error)
+_COPY, _AGAIN = "take a whole copy of it", "delete it and run again"
 
 
 class Kept(NamedTuple):
@@ -59,10 +59,11 @@ class Store:
         """What the job gave; None if it is not there."""
         path = self.path(key)
         if path.exists():
+            check(path, _AGAIN)
             try:
                 return _unpacked(path.read_bytes())
             except _BROKEN as error:
-                raise BadFile(f"{path} is damaged ({error}); delete it and run again") from None
+                raise BadFile(f"{path} is damaged ({one_line(error)}); {_AGAIN}") from None
         return self._whole().get(key)
 
     def put(self, key: str, arrays: Arrays, about: Mapping[str, Any]) -> None:
@@ -70,7 +71,9 @@ class Store:
         buffer = io.BytesIO()
         text = json.dumps(about, default=str).encode()
         np.savez(buffer, **arrays, **{_ABOUT: np.frombuffer(text, np.uint8)})  # type: ignore[arg-type]
-        write_whole(self.path(key), buffer.getvalue())
+        with zipfile.ZipFile(buffer, "a") as file:
+            file.comment = BLANK.encode()
+        write_hashed(self.path(key), buffer.getvalue())
 
     def _whole(self) -> dict[str, Kept]:
         path = self.folder / WHOLE
@@ -94,11 +97,12 @@ class Store:
         path = self.folder / WHOLE
         if not path.exists():
             return {}
+        check_results(path)
         try:
             about = pq.read_schema(path).metadata or {}
             config: dict[str, Any] = json.loads(about.get(b"config", b"{}"))
         except _BROKEN as error:
-            raise BadFile(f"{path} is damaged ({error}); take a whole copy of it") from None
+            raise BadFile(f"{path} is damaged ({one_line(error)}); {_COPY}") from None
         return config
 
     def collect(self, rows: Iterable[Row], config: Mapping[str, Any] | None = None) -> Path:
@@ -110,12 +114,17 @@ class Store:
                 self.put(key, kept.arrays, kept.about)
         lines = [_line(row, jobs[row.cell]) for row in listed]
         path = self.folder / WHOLE
-        write_whole(path, _parquet(lines, config or {}))
+        write_hashed(path, _parquet(lines, config or {}))
         for key in jobs:
             self.path(key).unlink(missing_ok=True)
         if self.loose.is_dir() and not any(self.loose.iterdir()):
             self.loose.rmdir()
         return path
+
+
+def check_results(path: Path) -> bool:
+    """Refuse a results.parquet that is damaged; whether it has a hash (of version 0.9 or later)."""
+    return check(path, _COPY, needed=False)
 
 
 def _unpacked(content: bytes) -> Kept:
@@ -135,19 +144,7 @@ def _line(row: Row, kept: Kept | None) -> dict[str, Any]:
         line |= {"dtype": "text" if texts else row.array.dtype.name, "shape": row.array.shape}
         line |= {"texts": flat.tolist()} if texts else {"values": flat.astype(np.float64)}
     about = {} if kept is None else kept.about
-    line |= {part: json.dumps(about.get(part), default=str) for part in _PARTS}
-    return line | {"hash": _hash(line)}
-
-
-def _hash(line: Mapping[str, Any]) -> str:
-    """A hash of everything in a line that jobs are read back from."""
-    mark = hashlib.sha256()
-    for name in ("cell", "metric", "dtype", "texts", *_PARTS):
-        mark.update(f"{line.get(name)}\n".encode())
-    for name in ("shape", "values"):
-        given = line.get(name)
-        mark.update(np.asarray([] if given is None else given, np.float64).tobytes())
-    return mark.hexdigest()[:16]
+    return line | {part: json.dumps(about.get(part), default=str) for part in _PARTS}
 
 
 _PARTS = ("made", "depends", "asked")
@@ -161,7 +158,6 @@ _TYPES = {
     "values": pa.list_(pa.float64()),
     "texts": pa.list_(pa.string()),
     **dict.fromkeys(_PARTS, pa.string()),
-    "hash": pa.string(),
 }
 COLUMNS = ("cell", "dataset", "seed", *_TYPES)  # names that nothing else may have
 
@@ -169,7 +165,8 @@ COLUMNS = ("cell", "dataset", "seed", *_TYPES)  # names that nothing else may ha
 def _parquet(lines: list[dict[str, Any]], config: Mapping[str, Any]) -> bytes:
     names = list(dict.fromkeys(name for line in lines for name in line if name not in _TYPES))
     fields = [*((name, pa.string()) for name in names), *_TYPES.items()]
-    schema = pa.schema(fields, metadata={"config": json.dumps(config, default=str)})
+    about = {"config": json.dumps(config, default=str), "hash": BLANK}
+    schema = pa.schema(fields, metadata=about)
     columns = [
         pa.array([_text(line.get(f.name)) if f.name in names else line.get(f.name)
                   for line in lines], f.type)
@@ -192,14 +189,13 @@ def _text(value: Any) -> str | None:
 def _read(path: Path, changed: int, size: int) -> dict[str, Kept]:
     """Every job of a results.parquet; numbers that were worked out from arrays are left out."""
     kept: dict[str, Kept] = {}
+    hashed = check_results(path)
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         for row in table.to_batches(max_chunksize=64):
             values = row.column("values")
             for i, line in enumerate(row.drop_columns(["values"]).to_pylist()):
                 line["values"] = values[i].values.to_numpy() if values[i].is_valid else None
-                if line["hash"] != _hash(line):
-                    raise ValueError("a number is not the one that was written")
                 if line["dtype"] is None:
                     continue
                 about = {part: json.loads(line[part]) for part in _PARTS}
@@ -208,6 +204,7 @@ def _read(path: Path, changed: int, size: int) -> dict[str, Kept]:
                 flat = np.asarray(line["texts"]) if text else line["values"].astype(line["dtype"])
                 job.arrays[line["metric"]] = flat.reshape(line["shape"])
     except _BROKEN as error:
-        reason = str(error).splitlines()[0]
-        raise BadFile(f"{path} is damaged ({reason}); take a whole copy of it") from None
+        raise BadFile(f"{path} is damaged ({one_line(error)}); {_COPY}") from None
+    if not hashed:
+        warn_unhashed(path)
     return kept
