@@ -9,7 +9,7 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from fuzz.descriptions import Fuzzer
+from fuzz.descriptions import Fuzzer, Share
 from fuzz.drawing import write_tables
 from fuzz.files import FileFuzzer
 from fuzz.keys import KeyFuzzer
@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of one case, to see it again")
+    parser.add_argument("--read-only", action="store_true", help="run none of the descriptions")
     given = parser.parse_args()
     print(f"{given.what}: {given.count} from seed {given.seed}", flush=True)
     begun = time.perf_counter()
@@ -32,6 +33,8 @@ def main() -> int:
         os.chdir(folder)
         write_tables(Path(folder))
         fuzzer = FUZZERS[given.what](given.seed)
+        if given.read_only:
+            fuzzer.share = Share(run=10**9, compiled=10**9)
         if given.only is not None:
             fuzzer.try_one(given.only)
         else:

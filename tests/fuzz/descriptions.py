@@ -47,10 +47,10 @@ def as_toml(raw: Raw) -> str:
 
 @contextlib.contextmanager
 def strict() -> Iterator[None]:
-    """Warnings are errors: a user would see them and could not mend them."""
+    """Warnings of NumPy are errors: a user would see them and could not mend them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
         yield
 
 

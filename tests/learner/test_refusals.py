@@ -63,6 +63,7 @@ def test_a_baseline_that_scikit_learn_cannot_fit_says_so_in_one_line():
         ({"method": {"name": "gradient_tracking", "lr": 1e-38}}, "lr must be between 1e-09"),
         ({"run": {"rounds": time(7, 32)}}, "rounds must be a whole number"),
         ({"split": {"rows": date(1979, 5, 27)}}, "rows must be"),
+        ({"split": time(7, 32)}, "must be a name or a table"),
         ({"model": "\u00e9\n"}, "unknown model"),
     ],
 )
