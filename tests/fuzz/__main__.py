@@ -36,6 +36,7 @@ def main() -> int:
         if given.read_only:
             fuzzer.share = Share(run=10**9, compiled=10**9)
         if given.only is not None:
+            fuzzer.share = Share(run=1, whole=1)
             fuzzer.try_one(given.only)
         else:
             fuzzer.try_all(given.count)

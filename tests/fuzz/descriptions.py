@@ -29,12 +29,15 @@ SECTION_OF |= {"sizes": "split", "shift": "split"}
 
 
 class Share(NamedTuple):
-    """Of how many descriptions one is mutated, run, run in all runtimes, compiled."""
+    """Of how many descriptions one is changed at random; of how many that can be built one is run.
+
+    `whole`: of how many that are run one is run as a study does, with all repetitions side by side.
+    """
 
     mutated: int = 3
-    run: int = 20
-    agree: int = 3  # of those that are run
-    compiled: int = 1000
+    run: int = 10
+    whole: int = 5
+    compiled: int = 500
 
 
 def as_toml(raw: Raw) -> str:
@@ -127,10 +130,13 @@ class Fuzzer:
         if parts is None:
             return
         self.counts["built"] += 1
-        if number % self.share.run == self.share.run - 1 and light(parts[0][0]):
+        if not light(parts[0][0]):
+            return
+        self.counts["small enough to be run"] += 1
+        if self.counts["small enough to be run"] % self.share.run == 0:
             self.ran(number, raw, parts)
-        if number % self.share.compiled == self.share.compiled - 2 and light(parts[0][0]):
-            self.compiled(number, raw, parts)
+        if self.counts["small enough to be run"] % self.share.compiled == 0:
+            self.compared(number, raw, parts, "compiled and run in two runtimes")
 
     def checked(self, number: int, raw: Raw, check: Any) -> Any:
         """What a check gives; None if it said in one line what is wrong."""
@@ -153,35 +159,32 @@ class Fuzzer:
         return f"(seed {self.seed}, description {number})\n{as_toml(raw)}"
 
     def ran(self, number: int, raw: Raw, parts: Any) -> None:
-        """Run a description op by op."""
-        outcome = self.checked(number, raw, outcome_of)
-        if outcome is None:
-            return
-        self.counts["run"] += 1
-        for name in not_finite(outcome):
-            self.findings.add("not finite", f"{name} of {_names(raw)}", "", self.case(number, raw))
-        if self.counts["run"] % self.share.agree == 0:
-            self.agreed(number, raw, parts)
-
-    def agreed(self, number: int, raw: Raw, parts: Any) -> None:
-        """Compare the runtimes, op by op."""
+        """Run a description operation by operation."""
         with jax.disable_jit():
-            what = self.checked(number, raw, lambda _: disagreement(*parts))
-        if what is None:
-            return
-        self.counts["run in all runtimes"] += 1
-        if what:
-            self.findings.add("runtimes disagree", _names(raw), what, self.case(number, raw))
+            self.compared(number, raw, parts, "run in two runtimes")
+        if self.counts["run in two runtimes"] % self.share.whole == 0:
+            outcome = self.checked(number, raw, outcome_of)
+            if outcome is not None:
+                self.counts["run as a study does"] += 1
+                self.finite(number, raw, outcome.values)
 
-    def compiled(self, number: int, raw: Raw, parts: Any) -> None:
-        """Compare the runtimes, compiled."""
-        what = self.checked(number, raw, lambda _: disagreement(*parts))
-        if what is None:
+    def compared(self, number: int, raw: Raw, parts: Any, how: str) -> None:
+        """Run a description in two runtimes."""
+        seen = self.checked(number, raw, lambda _: both_runtimes(*parts))
+        if seen is None:
             return
-        self.counts["compiled in all runtimes"] += 1
-        if what:
-            where = f"{_names(raw)}, compiled"
-            self.findings.add("runtimes disagree", where, what, self.case(number, raw))
+        self.counts[how] += 1
+        if seen.apart:
+            where = f"{_names(raw)}, {how}"
+            self.findings.add("runtimes disagree", where, seen.apart, self.case(number, raw))
+        self.finite(number, raw, seen.values)
+
+    def finite(self, number: int, raw: Raw, values: dict[str, np.ndarray]) -> None:
+        """Note metrics with a number that is not finite; of rows that are none it may be."""
+        for name, value in values.items():
+            if "|" in name or name.endswith("class_error") or np.isfinite(value).all():
+                continue
+            self.findings.add("not finite", f"{name} of {_names(raw)}", "", self.case(number, raw))
 
 
 def light(cell: Cell) -> bool:
@@ -209,32 +212,34 @@ def outcome_of(raw: Raw) -> Outcome:
         return run(expand(raw)[0])
 
 
-def not_finite(outcome: Outcome) -> list[str]:
-    """The metrics with a number that is not finite; of rows or classes that are none it may be."""
-    return [
-        name
-        for name, value in outcome.values.items()
-        if "|" not in name
-        and not name.endswith("class_error")
-        and value.dtype.kind == "f"
-        and not np.isfinite(value).all()
-    ]
+class Seen(NamedTuple):
+    """What two runtimes gave."""
+
+    apart: str  # where they differ; empty if nowhere
+    values: dict[str, np.ndarray]  # what was measured
 
 
-def disagreement(cells: list[Cell], parts: Any) -> str:
-    """Where walk, simulate(exact=True) and simulate differ; empty if nowhere."""
+def both_runtimes(cells: list[Cell], parts: Any) -> Seen:
+    """What walk and simulate(exact=True) give, to the bit."""
     s = cells[0]["run"]
     given = parts.method, parts.shards, parts.links, s["rounds"]
     options = {"channel": parts.channel, "precision": s["precision"], "seed": 5}
+    options |= {"probe": parts.probe, "stages": tuple(s["stages"])}
     with strict():
         oracle, exact = walk(*given, **options), simulate(*given, exact=True, **options)
-    named = jax.tree_util.tree_flatten_with_path(oracle.state)[0]
-    for (path, theirs), ours in zip(named, jax.tree.leaves(exact.state), strict=True):
-        a, b = np.asarray(theirs), np.asarray(ours)
-        if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
-            apart = np.abs(a.astype(float) - b.astype(float)).max()
-            place = jax.tree_util.keystr(path)
-            return f"exact differs from walk at {place} by {apart:.3g}, of {np.abs(a).max():.3g}"
+    history = {k: np.asarray(v) for seen in oracle.history.values() for k, v in seen.items()}
     if np.any(np.asarray(oracle.messages) != np.asarray(exact.messages)):
-        return f"walk counts {oracle.messages} messages and simulate {exact.messages}"
+        counted = f"walk counts {oracle.messages} messages and simulate {exact.messages}"
+        return Seen(counted, history)
+    return Seen(_apart(oracle.state, exact.state), history)
+
+
+def _apart(theirs: Any, ours: Any) -> str:
+    named = jax.tree_util.tree_flatten_with_path(theirs)[0]
+    for (path, one), two in zip(named, jax.tree.leaves(ours), strict=True):
+        a, b = np.asarray(one), np.asarray(two)
+        if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
+            by = np.abs(a.astype(float) - b.astype(float)).max()
+            place = jax.tree_util.keystr(path)
+            return f"simulate differs from walk at {place} by {by:.3g}, of {np.abs(a).max():.3g}"
     return ""

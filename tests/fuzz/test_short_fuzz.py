@@ -35,7 +35,7 @@ def test_descriptions_give_a_learner_or_one_line():
 
 @pytest.mark.full
 def test_a_description_runs_in_all_runtimes():
-    fuzzer = Fuzzer(0, Share(mutated=NEVER, agree=1))
+    fuzzer = Fuzzer(0, Share(mutated=NEVER, whole=1))
     raw = describe(
         np.random.default_rng(4),
         "crc",
@@ -47,7 +47,7 @@ def test_a_description_runs_in_all_runtimes():
     )
     fuzzer.ran(0, raw, built(raw))
     assert not fuzzer.findings.all, fuzzer.findings.listed()
-    assert fuzzer.counts == {"run": 1, "run in all runtimes": 1}
+    assert fuzzer.counts == {"run in two runtimes": 1, "run as a study does": 1}
 
 
 def test_damaged_files_are_refused_or_read_as_they_were(tmp_path):
