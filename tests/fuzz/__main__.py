@@ -34,9 +34,9 @@ def main() -> int:
         write_tables(Path(folder))
         fuzzer = FUZZERS[given.what](given.seed)
         if given.read_only:
-            fuzzer.share = Share(run=10**9, compiled=10**9)
+            fuzzer.share = Share(traced=10**9, run=10**9, compiled=10**9)
         if given.only is not None:
-            fuzzer.share = Share(run=1, whole=1)
+            fuzzer.share = Share(traced=1, run=1, whole=1)
             fuzzer.try_one(given.only)
         else:
             fuzzer.try_all(given.count)

@@ -6,12 +6,15 @@ and once more with one key changed. A few are compiled as users' are.
 """
 
 import contextlib
+import importlib
 import math
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import numpy as np
@@ -29,12 +32,14 @@ SECTION_OF |= {"sizes": "split", "shift": "split"}
 
 
 class Share(NamedTuple):
-    """Of how many descriptions one is changed at random; of how many that can be built one is run.
+    """Of how many descriptions one is changed at random; of how many that can be built one is
+    traced or run.
 
     `whole`: of how many that are run one is run as a study does, with all repetitions side by side.
     """
 
     mutated: int = 3
+    traced: int = 2
     run: int = 10
     whole: int = 5
     compiled: int = 500
@@ -133,6 +138,10 @@ class Fuzzer:
         if not light(parts[0][0]):
             return
         self.counts["small enough to be run"] += 1
+        if self.counts["small enough to be run"] % self.share.traced == 0:
+            if self.checked(number, raw, lambda _: traced(*parts)) is None:
+                return
+            self.counts["traced"] += 1
         if self.counts["small enough to be run"] % self.share.run == 0:
             self.ran(number, raw, parts)
         if self.counts["small enough to be run"] % self.share.compiled == 0:
@@ -210,6 +219,39 @@ def outcome_of(raw: Raw) -> Outcome:
     """What a description gives, run op by op."""
     with strict(), jax.disable_jit():
         return run(expand(raw)[0])
+
+
+def traced(cells: list[Cell], parts: Any) -> list[Any]:
+    """The program of a description, begun and one chunk of rounds, as JAX would compile it."""
+    simulator = importlib.import_module("peerwise.simulate.run")
+    programs: list[Any] = []
+
+    def instead(function: Any) -> Any:
+        def call(plan: Any, axes: Any, *given: Any) -> Any:
+            program, shape = jax.make_jaxpr(partial(function, plan, axes), return_shape=True)(
+                *given
+            )
+            programs.append(program)
+            return jax.tree.map(_nothing, shape)
+
+        return call
+
+    s = cells[0]["run"]
+    options = {"channel": parts.channel, "precision": s["precision"], "probe": parts.probe}
+    with (
+        strict(),
+        mock.patch.object(simulator, "begin_all", instead(simulator.begin_all)),
+        mock.patch.object(simulator, "advance_all", instead(simulator.advance_all)),
+    ):
+        given = parts.method, parts.shards, parts.links, s["rounds"]
+        simulate(*given, stages=tuple(s["stages"]), **options)
+    return programs
+
+
+def _nothing(shape: Any) -> Any:
+    if jax.dtypes.issubdtype(shape.dtype, jax.dtypes.prng_key):
+        return jax.random.split(jax.random.key(0), shape.shape)
+    return np.zeros(shape.shape, shape.dtype)
 
 
 class Seen(NamedTuple):

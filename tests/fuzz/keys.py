@@ -7,10 +7,12 @@ which is not. Rules are tried on a server, too, where a key may also be refused.
 import math
 import time
 from collections import Counter
+from typing import Any
 
+import jax
 import numpy as np
 
-from fuzz.descriptions import SECTION_OF, Fuzzer, as_toml, light, outcome_of
+from fuzz.descriptions import SECTION_OF, Fuzzer, as_toml, built, light, outcome_of, traced
 from fuzz.drawing import (
     ABOUT,
     NODES,
@@ -104,15 +106,32 @@ class KeyFuzzer(Fuzzer):
             pair = two_values(rng, key, 0.0 if turn == 0 else 0.3)
             if pair is None:
                 continue
-            one, two = (self.checked(place, raw, outcome_of) for raw in pair)
-            if one is None or two is None:
+            self.last[key] = as_toml(pair[0]) + "---\n" + as_toml(pair[1])
+            programs = [self.checked(place, raw, program_of) for raw in pair]
+            if None in programs:
                 self.refused.add(key)
                 continue
-            self.counts["pairs run"] += 1
-            self.last[key] = as_toml(pair[0]) + "---\n" + as_toml(pair[1])
-            if not same(one, two):
+            self.counts["pairs compared"] += 1
+            if programs[0] != programs[1]:
                 self.changed.add(key)
+            elif key[0] in ("run", "metric"):  # what is measured, and when
+                outcomes = [self.checked(place, raw, outcome_of) for raw in pair]
+                self.counts["pairs run"] += 1
+                if None not in outcomes and not same(*outcomes):
+                    self.changed.add(key)
             return
+
+
+def program_of(raw: Raw) -> list[Any]:
+    """All that a description makes: rows, links, and the program that would run, as text.
+
+    Options are constants of a node's functions, so that another value is another program.
+    """
+    cells, parts = built(raw)
+    program = traced(cells, parts)
+    arrays = jax.tree.leaves((parts.shards, parts.links, parts.channel, parts.probe))
+    constants = [*arrays, *(c for closed in program for c in closed.consts)]
+    return [np.asarray(a).tobytes() for a in constants] + [str(closed) for closed in program]
 
 
 def user_of(rng: np.random.Generator, kind: str, name: str) -> str:
