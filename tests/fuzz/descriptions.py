@@ -22,6 +22,7 @@ import tomli_w
 
 from fuzz.drawing import Raw, describe, loosened, mutated, places, put
 from fuzz.findings import Findings, complaint, place_of
+from peerwise import runtime
 from peerwise.errors import PeerwiseError
 from peerwise.learner import Cell, Outcome, assemble, drawn, expand, run
 from peerwise.simulate import simulate
@@ -242,6 +243,7 @@ def traced(cells: list[Cell], parts: Any) -> list[Any]:
         strict(),
         mock.patch.object(simulator, "begin_all", instead(simulator.begin_all)),
         mock.patch.object(simulator, "advance_all", instead(simulator.advance_all)),
+        mock.patch.object(runtime, "check_losses", return_value=None),  # there are none
     ):
         given = parts.method, parts.shards, parts.links, s["rounds"]
         simulate(*given, stages=tuple(s["stages"]), **options)

@@ -84,6 +84,8 @@ class KeyFuzzer(Fuzzer):
                 if key in self.changed or time.perf_counter() - begun > seconds:
                     continue
                 self.try_key(turn, place, key)
+                if place % 25 == 24:
+                    print(f"{place + 1} keys: {self.shown()}", flush=True)
             spent = time.perf_counter() - begun
             done = f"{len(self.changed)} of {len(self.every)} keys changed a result"
             print(f"turn {turn + 1}, {spent:.0f} s: {done}", flush=True)
