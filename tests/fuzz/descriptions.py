@@ -40,7 +40,7 @@ class Share(NamedTuple):
     """
 
     mutated: int = 3
-    traced: int = 2
+    traced: int = 4
     run: int = 10
     whole: int = 5
     compiled: int = 500
