@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check bench full clean
+.PHONY: setup demo test check bench full fuzz clean
 
 setup: $(READY)
 
@@ -28,6 +28,11 @@ bench: setup ## speed and memory, as ratios measured in one run
 
 full: setup ## what takes long: claims at full size (needs PEERWISE_DATA), every case of a comparison
 	PEERWISE_FULL=1 $(BIN)/python -m pytest -m "full or bits" -n 2 --dist load --durations=20 $(ARGS)
+
+fuzz: setup ## thousands of random descriptions, keys and damaged files (docs/testing.md); SEED=1 for others
+	for what in "descriptions --count 10000" "keys --count 8" "files --count 10000"; do \
+	  PYTHONPATH=src:tests $(BIN)/python -m fuzz $$what --seed $(or $(SEED),0) || failed=1; \
+	done; exit $${failed:-0}
 
 clean:
 	rm -rf $(VENV) build dist runs .jax-cache

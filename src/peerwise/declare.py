@@ -17,6 +17,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date, time
 from functools import wraps
 from typing import (
     Any,
@@ -272,7 +273,7 @@ def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool =
         raise Varies(where, given)
     if isinstance(given, str):
         given = {"name": given}
-    if isinstance(given, bool | int | float):
+    if isinstance(given, bool | int | float | date | time):
         raise BadSetting(
             f"[{dotted(where) or kind}] must be a name or a table with one (see `peerwise list "
             f"{KINDS[kind]}`), got {given!r}"
@@ -341,12 +342,17 @@ def _value(o: Option, value: Any, where: tuple[str, ...], sweeps: bool) -> Any:
     return None if value is None else canonical(o.kind, value, where, sweeps)
 
 
-def _flat_options(kind: str, name: str, given: Mapping[str, Any]) -> set[str]:
+def _flat_options(
+    kind: str, name: str, given: Mapping[str, Any], above: tuple[tuple[str, str], ...] = ()
+) -> set[str]:
     """Options of a thing and of what it names, as given flat or by default."""
     options = find(kind, name).options
+    if (kind, name) in above:  # a rule that is to be weighted by itself
+        return set(options)
+    above = (*above, (kind, name))
     names = {k: given.get(k, o.default) for k, o in options.items() if o.kind}
     chosen = [(options[k].kind or "", n) for k, n in names.items() if isinstance(n, str)]
-    return set(options).union(*(_flat_options(*one, given) for one in chosen))
+    return set(options).union(*(_flat_options(*one, given, above) for one in chosen))
 
 
 def _unknown(

@@ -36,7 +36,18 @@ EXTRAS = {
 
 
 class PeerwiseError(ValueError):
-    """Something the user gave is wrong; the message says what, where and how to mend it."""
+    """Something the user gave is wrong; the message says what, where and how to mend it.
+
+    It is one line: what a user's own names and texts break is written as Python writes it.
+    """
+
+    def __init__(self, message: object = ""):
+        text = str(message)
+        super().__init__(text if text.isprintable() else _printable(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class UnknownName(PeerwiseError):

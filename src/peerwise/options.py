@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import math
+from datetime import date, time
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -161,6 +162,6 @@ def _plain(value: Any) -> bool:
     """Whether a value could stand in a file. Arrays, functions and records come from Python."""
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return all(_plain(v) for v in value)
-    return isinstance(value, str | int | float | bool | None) or (
+    return isinstance(value, str | int | float | bool | date | time | None) or (
         hasattr(value, "item") and getattr(value, "shape", None) == ()
     )

@@ -25,6 +25,7 @@ from peerwise.combine.apply import one_node
 from peerwise.combine.barycenter import BARYCENTERS
 from peerwise.combine.full import FULL
 from peerwise.core import Gaussian, Inbox
+from peerwise.declare import build, canonical
 from peerwise.errors import BadSetting, UnknownName
 
 seeds = st.integers(0, 2**32 - 1)
@@ -428,3 +429,11 @@ def test_unknown_barycenters_are_refused():
         full_barycenter("w3")
     with pytest.raises(BadSetting, match=r"divergence must be .* got 'rlk'; did you mean 'rkl'"):
         barycenter("rlk")
+
+
+@pytest.mark.parametrize("weigh", ["median", "decdiff", "barycenter", "alpha_barycenter"])
+@pytest.mark.parametrize("name", ["barycenter", "alpha_barycenter", "full_barycenter"])
+def test_posteriors_are_weighted_by_a_rule_that_weighs_and_does_nothing_else(name, weigh):
+    table = canonical("rule", {"name": name, "weigh": weigh})
+    with pytest.raises(BadSetting, match="weigh must be a rule that weighs"):
+        build("rule", table, {})

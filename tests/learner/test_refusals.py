@@ -1,6 +1,7 @@
 """What cannot run, or would be ignored, is refused in one line that says what to write instead."""
 
 import re
+from datetime import date, time
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from peerwise.errors import BadData, BadSetting, PeerwiseError
 from peerwise.learner import cell
 from peerwise.learner.assemble import make_links
 from peerwise.learner.world import World, as_read
+from peerwise.methods.baselines import Pooled, sklearn_qda
 
 WORLD = SimpleNamespace(nodes=4, links=None, seed=0)
 
@@ -31,6 +33,17 @@ def test_a_network_that_cannot_be_drawn(network, says):
         make_links(cell({"network": network}), WORLD)
 
 
+def test_a_graph_redrawn_after_the_last_round_is_one_graph():
+    described = cell({"network": {"redraw": 2**100}, "run": {"rounds": 3}})
+    assert len(make_links(described, WORLD).links.src) == 1
+
+
+def test_a_baseline_that_scikit_learn_cannot_fit_says_so_in_one_line():
+    rows = Pooled(np.arange(6.0).reshape(3, 2), np.array([0, 1, 1]), 2)
+    with pytest.raises(BadData, match="QuadraticDiscriminantAnalysis could not be fitted"):
+        sklearn_qda(rows)
+
+
 # Declarations check types, names and bounds before anything runs, whatever the method reads
 @pytest.mark.parametrize(
     ("given", "says"),
@@ -48,6 +61,10 @@ def test_a_network_that_cannot_be_drawn(network, says):
         ({"method": {"name": "crc", "lr": 1e-38}}, "lr must be between 1e-09 and 1000"),
         ({"method": {"name": "relay", "lr": 1e-38}}, "lr must be between 1e-09 and 1000"),
         ({"method": {"name": "gradient_tracking", "lr": 1e-38}}, "lr must be between 1e-09"),
+        ({"run": {"rounds": time(7, 32)}}, "rounds must be a whole number"),
+        ({"split": {"rows": date(1979, 5, 27)}}, "rows must be"),
+        ({"split": time(7, 32)}, "must be a name or a table"),
+        ({"model": "\u00e9\n"}, "unknown model"),
     ],
 )
 def test_options_of_a_wrong_kind_or_name(given, says):

@@ -55,3 +55,8 @@ def test_a_table_has_a_line_for_each_subgroup(described):
 def test_columns_that_are_absent_or_of_too_many_values_are_refused(described, by, error, words):
     with pytest.raises(error, match=words):
         drawn(cell({**described, "run": {"by": by}}), 0)
+
+
+def test_rows_without_named_columns_have_no_subgroups():
+    with pytest.raises(BadSetting, match="digits is an array, whose columns have no names"):
+        drawn(cell({"data": "digits", "run": {"by": ["a"]}}), 0)

@@ -18,7 +18,7 @@ import numpy as np
 
 from peerwise.combine.barycenter import BARYCENTERS, check_variances, is_gaussian
 from peerwise.combine.slots import heard_values, weighted_mean
-from peerwise.combine.weigh import Rule
+from peerwise.combine.weigh import Rule, weights_of
 from peerwise.core import Array, Gaussian, Inbox, Slots, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
@@ -175,7 +175,7 @@ def alpha_barycenter(
 
         return jax.tree.map(one, values, is_leaf=is_gaussian)
 
-    return Slots(rule, weigh.weigh)
+    return Slots(rule, weights_of(weigh))
 
 
 def alpha_barycenter_of(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise.combine.weigh import Rule
+from peerwise.combine.weigh import Rule, weights_of
 from peerwise.core import Array, Chart, Gaussian, Mean, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
@@ -126,7 +126,7 @@ def barycenter(
     `divergence`: one of `BARYCENTERS`. With another `weigh`, e.g. `cfa(epsilon=0.5)`, a node gives
     its own posterior a fixed share: a personal model.
     """
-    return Mean(weigh.weigh, _chart(divergence))
+    return Mean(weights_of(weigh), _chart(divergence))
 
 
 def check_gaussians(mean: Any, variance: Any, weights: Any) -> tuple[np.ndarray, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwise.combine.barycenter import BARYCENTERS, barycenter, check_gaussians, is_gaussian
 from peerwise.combine.slots import heard_values, weighted_mean
-from peerwise.combine.weigh import Rule
+from peerwise.combine.weigh import Rule, weights_of
 from peerwise.core import Array, Chart, Gaussian, Inbox, Mean, Slots, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
@@ -177,8 +177,8 @@ def full_barycenter(
     `core.Gaussian` parts; other weights are averaged. `weigh`: as in `barycenter`.
     """
     if divergence == "w2":
-        return Slots(_wasserstein_rule, weigh.weigh)
-    return Mean(weigh.weigh, _chart(divergence))
+        return Slots(_wasserstein_rule, weights_of(weigh))
+    return Mean(weights_of(weigh), _chart(divergence))
 
 
 def _check_covariances(mean: Any, covariance: Any, weights: Any) -> tuple[np.ndarray, ...]:

@@ -17,6 +17,7 @@ from annotated_types import Gt, Le
 
 from peerwise.core import Array, Inbox, Mean, Slots
 from peerwise.declare import Named, declares, gives
+from peerwise.errors import BadSetting
 
 Weigh: TypeAlias = Callable[[dict[str, Array], Inbox], tuple[Array, Array]]
 Share: TypeAlias = Annotated[float, Gt(0), Le(1)]
@@ -143,6 +144,16 @@ def alone() -> Mean:
         return jnp.ones((), inbox.weight.dtype), jnp.zeros_like(inbox.weight)
 
     return Mean(weigh)
+
+
+def weights_of(rule: Mean | Slots) -> Weigh:
+    """How a rule weighs, where that is all it does; another would be used in part."""
+    if not isinstance(rule, Mean) or rule != Mean(rule.weigh):
+        raise BadSetting(
+            "weigh must be a rule that weighs and takes the mean: alone, cfa, data_size, equal, "
+            "metropolis or worst"
+        )
+    return rule.weigh
 
 
 def _mean(weigh: Any, **marks: Any) -> Mean:

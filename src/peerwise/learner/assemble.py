@@ -81,7 +81,8 @@ def make_links(cell: Cell, world: World) -> Topology:
                 "remove it, or take a topology that is drawn, such as random_tree"
             )
         rounds = max(cell["run"]["rounds"], 1)
-        links = topology.redrawn(draw, every=s["redraw"], rounds=rounds, seed=world.seed)
+        every = min(s["redraw"], rounds)
+        links = topology.redrawn(draw, every=every, rounds=rounds, seed=world.seed)
     else:
         links = draw(world.seed)
     if links.n != n:

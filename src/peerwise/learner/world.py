@@ -159,6 +159,11 @@ def _groups(cell: Cell, table: data.Table, test: np.ndarray) -> dict[str, np.nda
     groups = {}
     for name in cell["run"]["by"]:
         known = [str(c) for c in getattr(table.frame, "columns", ())]
+        if not known:
+            raise BadSetting(
+                f"[run] by: {cell['data']['source']} is an array, whose columns have no names to "
+                f"measure by; remove '{name}'"
+            )
         if name not in known:
             raise UnknownName("column in [run] by:", name, known)
         texts = np.array(["missing" if pd.isna(v) else str(v) for v in table.frame[name]])
