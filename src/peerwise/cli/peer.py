@@ -259,6 +259,63 @@ def audit(
 
 
 @peer_app.command()
+def quarantine(
+    what: Annotated[str, typer.Argument(metavar="list|drop|release")],
+    state: State,
+    letter: Annotated[int | None, typer.Argument(help="Its number in the list.")] = None,
+) -> None:
+    """Letters that were put aside: their numbers were out of range, or made a round fail.
+
+    A round goes on without them. A letter that is released is heard after all, if its round is not
+    over. The peer may run meanwhile.
+    """
+    from peerwise.peer import views
+
+    acts = {"drop": views.drop, "release": views.release}
+    if what not in ("list", *acts):
+        raise BadSetting(f"quarantine takes list, drop or release, got {what}")
+    if what != "list":
+        if letter is None:
+            raise BadSetting(f"quarantine {what} needs the number of a letter; see quarantine list")
+        one = acts[what](state, letter)
+        done = {"drop": "dropped", "release": "released"}[what]
+        console.print(f"letter {one.id} of {escape(one.sender)}, round {one.place.round}: {done}")
+        return
+    names = ("number", "from", "phase", "round", "bytes", "since", "reason")
+    table = Table(*names, title="Letters in quarantine", **TITLE)
+    for one in views.quarantine(state):
+        cells = (one.id, one.sender, *one.place, one.bytes, one.time, one.reason)
+        table.add_row(*(escape(str(v)) for v in cells))
+    console.print(table)
+    for name, why in views.ejected(state).items():
+        console.print(f"{escape(name)} is ejected: {escape(why)}")
+
+
+@peer_app.command()
+def eject(
+    state: State,
+    neighbour: Annotated[str, typer.Argument(help="Its name in the charter.")],
+    why: Annotated[str, typer.Option(help="A reason, for the log.")] = "by the operator",
+) -> None:
+    """Neither hear nor tell a neighbour anything, until it is readmitted; the peer may run."""
+    from peerwise.peer import views
+
+    views.eject(state, neighbour, why)
+    console.print(f"{escape(neighbour)} is ejected; `peerwise peer readmit` takes it back")
+
+
+@peer_app.command()
+def readmit(
+    state: State, neighbour: Annotated[str, typer.Argument(help="Its name in the charter.")]
+) -> None:
+    """Hear and tell a neighbour again that was ejected; the peer may run."""
+    from peerwise.peer import views
+
+    views.readmit(state, neighbour)
+    console.print(f"{escape(neighbour)} is readmitted")
+
+
+@peer_app.command()
 def export(
     state: State,
     model: Annotated[Path, typer.Argument(help="Where the model goes.")],

@@ -13,13 +13,15 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, Self
 
-from peerwise.errors import BadFile
+from peerwise.errors import BadFile, BadSetting
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
 FILE = "peer.db"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
+ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
+STATE = "2"  # of the tables below: a file of another version is refused
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
@@ -43,6 +45,12 @@ CREATE TABLE IF NOT EXISTS rounds (
     phase INTEGER NOT NULL, round INTEGER NOT NULL, heard TEXT NOT NULL, missed TEXT NOT NULL,
     seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, PRIMARY KEY (phase, round)
 );
+CREATE TABLE IF NOT EXISTS quarantine (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sender TEXT NOT NULL, phase INTEGER NOT NULL,
+    round INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, time TEXT NOT NULL,
+    UNIQUE (sender, phase, round)
+);
+CREATE TABLE IF NOT EXISTS ejected (name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL);
 """
 
 
@@ -51,6 +59,17 @@ class Place(NamedTuple):
 
     phase: int
     round: int
+
+
+class Aside(NamedTuple):
+    """A letter in quarantine."""
+
+    id: int
+    sender: str
+    place: Place
+    reason: str
+    bytes: int
+    time: str
 
 
 class Away(NamedTuple):
@@ -114,7 +133,8 @@ class Store:
                 for statement in TABLES.split(";"):
                     db.execute(statement)
                 if not made.about():
-                    made.set(node=node, charter=charter, data=data, text=charter_text, made=now())
+                    made.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
+                             state=STATE)  # fmt: skip
             made._mine({"node": node, "charter": charter, "data": data})
         except sqlite3.Error as error:
             db.close()
@@ -125,19 +145,21 @@ class Store:
         return made
 
     @classmethod
-    def look(cls, folder: str | Path) -> Self:
-        """The file in `folder`, to read only."""
+    def look(cls, folder: str | Path, write: bool = False) -> Self:
+        """The file in `folder`, to read only, or to `write` to while its peer runs."""
         path = Path(folder) / FILE
         if not path.exists():
             raise BadFile(f"there is no peer's state in {folder}: {FILE} is missing")
         try:
-            where = f"{path.resolve().as_uri()}?mode=ro"
+            where = f"{path.resolve().as_uri()}?mode={'rw' if write else 'ro'}"
             db = sqlite3.connect(
                 where, uri=True, timeout=10, isolation_level=None, check_same_thread=False
             )
             names = {n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
             if not {"peer", "outbox", "progress"} <= names:
                 raise BadFile(f"{path} is not a peer's state")
+            if write and "quarantine" not in names:
+                raise BadFile(f"{path} is of an older version of Peerwise, and is only to be read")
             ledger = Ledger(db, path, ledger_file.verify(db, path)) if "releases" in names else None
         except sqlite3.Error as error:
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
@@ -228,6 +250,8 @@ class Store:
             ).fetchone()
             if old is not None:
                 return bytes(old[0]) != body
+            if self.aside(sender, place):
+                return False
             if newest:
                 self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
             self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
@@ -238,6 +262,96 @@ class Store:
         """All letters that came and are not used up."""
         rows = self._read("SELECT sender, phase, round, body FROM inbox")
         return {(sender, Place(phase, t)): bytes(body) for sender, phase, t, body in rows}
+
+    def put_aside(
+        self, sender: str, place: Place, reason: str, body: bytes | None, inside: bool = False
+    ) -> None:
+        """Move a letter to the quarantine, from the inbox where `body` is None."""
+        with nullcontext() if inside else self.transaction():
+            where = "sender = ? AND phase = ? AND round = ?"
+            if body is None:
+                rows = self._read(f"SELECT body FROM inbox WHERE {where}", (sender, *place))
+                if not rows:
+                    return
+                body = bytes(rows[0][0])
+            self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
+            self._db.execute(
+                "INSERT OR IGNORE INTO quarantine (sender, phase, round, reason, body, time) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (sender, *place, reason[:500], body, now()),
+            )
+            self._db.execute(
+                "DELETE FROM quarantine WHERE sender = ? AND id NOT IN (SELECT id FROM quarantine "
+                "WHERE sender = ? ORDER BY id DESC LIMIT ?)",
+                (sender, sender, ASIDE),
+            )
+
+    def aside(self, sender: str | None = None, place: Place | None = None) -> list[Aside]:
+        """Letters in quarantine, oldest first: all, those of a sender, or the one of a place."""
+        chosen = {"sender": sender, **({} if place is None else place._asdict())}
+        given = {key: value for key, value in chosen.items() if value is not None}
+        where = " AND ".join(f"{key} = ?" for key in given) or "1"
+        rows = self._read(
+            "SELECT id, sender, phase, round, reason, length(body), time FROM quarantine "
+            f"WHERE {where} ORDER BY id",
+            given.values(),
+        )
+        return [Aside(i, who, Place(phase, t), *rest) for i, who, phase, t, *rest in rows]
+
+    def drop(self, number: int) -> Aside:
+        """Take a letter out of the quarantine for good; BadSetting where there is none."""
+        with self.transaction():
+            found = self._one_aside(number)
+            self._db.execute("DELETE FROM quarantine WHERE id = ?", (number,))
+        return found
+
+    def release(self, number: int) -> Aside:
+        """Put a letter back among those that came; refused where its round is over."""
+        with self.transaction():
+            found = self._one_aside(number)
+            rows = self._db.execute("SELECT phase, round FROM progress").fetchall()
+            if rows and found.place < Place(*rows[0]):
+                raise BadSetting(
+                    f"letter {number} is of round {found.place.round}, which is over; drop it"
+                )
+            self._db.execute(
+                "INSERT OR IGNORE INTO inbox SELECT sender, phase, round, body, ? FROM quarantine "
+                "WHERE id = ?",
+                (now(), number),
+            )
+            self._db.execute("DELETE FROM quarantine WHERE id = ?", (number,))
+        return found
+
+    def _one_aside(self, number: int) -> Aside:
+        for one in self.aside():
+            if one.id == number:
+                return one
+        raise BadSetting(
+            f"there is no letter {number} in quarantine; see `peerwise peer quarantine list`"
+        )
+
+    def eject(self, name: str, why: str) -> None:
+        """Note that a neighbour is not listened to, nor told anything, until it is readmitted."""
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO ejected VALUES (?, ?, ?)", (name, why, now()))
+            self._db.execute("DELETE FROM inbox WHERE sender = ?", (name,))
+            self._db.execute(
+                "UPDATE outbox SET acknowledged = ? WHERE receiver = ? AND acknowledged IS NULL",
+                (DROPPED, name),
+            )
+
+    def readmit(self, name: str) -> None:
+        """Take back `eject`."""
+        with self.transaction():
+            self._db.execute("DELETE FROM ejected WHERE name = ?", (name,))
+
+    def ejected(self) -> dict[str, str]:
+        """By neighbour that is ejected: why."""
+        return dict(self._read("SELECT name, why FROM ejected"))
+
+    def version(self) -> int:
+        """A number that changes whenever another process has written to the file."""
+        return int(self._read("PRAGMA data_version")[0][0])
 
     def unsent(self, receiver: str) -> list[Away]:
         """Letters that a neighbour has not acknowledged, oldest first."""
@@ -271,8 +385,14 @@ class Store:
             self._db.close()
 
     def _mine(self, facts: dict[str, str]) -> None:
-        """Refuse the state of another node, charter or data file."""
+        """Refuse the state of another version, node, charter or data file."""
         old = self.about()
+        if old.get("state", "1") != STATE:
+            raise BadFile(
+                f"{self.path} is of another version of Peerwise (its state is of version "
+                f"{old.get('state', '1')}, this program's of {STATE}); go on with that version, or "
+                f"give another --state{self._counts()}"
+            )
         if old["node"] != facts["node"]:
             raise BadFile(
                 f"{self.path} is the state of node '{old['node']}', not of '{facts['node']}'; give "

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from peerwise.core import State
-from peerwise.errors import BadFile, BadSetting
+from peerwise.errors import BadFile, BadSetting, UnknownName
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import Learnt, blank_value
-from peerwise.peer.store import DROPPED, Place, Store
+from peerwise.peer.store import DROPPED, Aside, Place, Store
 from peerwise.peer.wire import unpack_tree
 
 
@@ -131,6 +131,48 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "left": left,
         "budget": charter.budget,
     }
+
+
+def quarantine(folder: str | Path) -> list[Aside]:
+    """The letters that a peer has put aside, oldest first."""
+    with closing(Store.look(folder)) as store:
+        return store.aside()
+
+
+def drop(folder: str | Path, number: int) -> Aside:
+    """The letter that is taken out of the quarantine for good."""
+    with closing(Store.look(folder, write=True)) as store:
+        return store.drop(number)
+
+
+def release(folder: str | Path, number: int) -> Aside:
+    """The letter that is taken out of the quarantine and heard, if its round is not over."""
+    with closing(Store.look(folder, write=True)) as store:
+        return store.release(number)
+
+
+def ejected(folder: str | Path) -> dict[str, str]:
+    """By neighbour that is ejected: why."""
+    with closing(Store.look(folder)) as store:
+        return store.ejected()
+
+
+def eject(folder: str | Path, name: str, why: str) -> None:
+    """Have a peer, whether it runs or not, neither hear nor tell a neighbour anything."""
+    with closing(Store.look(folder, write=True)) as store:
+        about = store.about()
+        neighbours = Charter.parse(about["text"]).neighbours(about["node"])
+        if name not in neighbours:
+            raise UnknownName(f"neighbour of {about['node']}:", name, neighbours)
+        store.eject(name, why)
+
+
+def readmit(folder: str | Path, name: str) -> None:
+    """Have a peer hear and tell a neighbour again that it had ejected."""
+    with closing(Store.look(folder, write=True)) as store:
+        if name not in store.ejected():
+            raise UnknownName("neighbour that is ejected:", name, store.ejected())
+        store.readmit(name)
 
 
 def learnt(folder: str | Path, allowed: Collection[str] = ()) -> Learnt:
