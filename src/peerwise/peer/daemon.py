@@ -7,7 +7,6 @@ disk have a thread each, so that neighbours are answered at any time.
 import asyncio
 import hashlib
 import json
-import logging
 import math
 import time
 from collections import deque
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from statistics import median
-from typing import Any, TypeGuard
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -23,7 +22,9 @@ import grpc.aio
 from peerwise.errors import Diverged, PeerwiseError
 from peerwise.mailbox import finite
 from peerwise.node import Letter, Memory, Node
+from peerwise.peer.greeting import Greeting, greeting, refusal, said, summary
 from peerwise.peer.identity import Identity
+from peerwise.peer.journal import Sparing, log, security
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
 from peerwise.peer.redo import settled
@@ -31,19 +32,13 @@ from peerwise.peer.store import Away, Place, Store
 from peerwise.peer.transport import Call, Code, Link, Refused, Server, told
 from peerwise.peer.wire import BadLetter, BadNumbers, Envelope, Format, pack_tree, unpack_tree
 
-log = logging.getLogger("peerwise.peer")
 POLL = 15.0  # seconds that a pull waits for a letter
 LEAST_WAIT = 0.2  # seconds: an adaptive deadline is not shorter
 PATIENCE = 4.0  # times the usual time that an adaptive deadline waits
-CHARTER_BYTES = 1 << 18  # of a charter that is compared with ours
 RECENT = 9  # rounds of which an adaptive deadline takes the usual time
+REGREET = (Code.UNAVAILABLE, Code.ABORTED, Code.FAILED_PRECONDITION)  # Hello says more
 LOOK = 10  # rounds between two looks at the error on the node's own rows
 Heard = dict[str, tuple[Letter, int]]  # by neighbour: its letter, and the round it is of
-
-
-def _counts(told: object) -> TypeGuard[int]:
-    """Whether a neighbour's word is a number of a round; -1 is before the first."""
-    return isinstance(told, int) and -1 <= told < 1 << 40
 
 
 class Options:
@@ -78,7 +73,11 @@ class Daemon:
         self.plan, self.store, self.identity = plan, store, identity
         self.options, self.meters = options or Options(), meters or Meters()
         charter = plan.charter
-        self.charter, self.name = charter, plan.name
+        self.charter, self.name, self._mark = charter, plan.name, charter.hash
+        self.life = 0  # a number that grows with every start
+        self._lives: dict[str, int] = {}  # the newest of each neighbour
+        self._summary = summary(charter)
+        self._sparing = Sparing()
         self.neighbours = charter.neighbours(plan.name)
         self.place = Place(0, 0)
         self.memory: Memory | None = None
@@ -117,14 +116,16 @@ class Daemon:
         try:
             await self._resume()
             own = self.options.listen or self.charter.nodes[self.name].address
-            most = self.charter.limits.message_bytes
+            most = await self._in_mind(self._largest)
             if own:
-                self._server = Server(self.identity, own, self.answer, most)
+                self._server = Server(self.identity, own, self.answer, most, self.admit)
                 await self._server.start()
             for name in self.neighbours:
                 address = self.options.addresses.get(name) or self.charter.nodes[name].address
                 if address:
-                    self._links[name] = Link(self.identity, name, address, self.charter.hash, most)
+                    self._links[name] = Link(
+                        self.identity, name, address, self._mark, most, self.life
+                    )
                     tasks.append(asyncio.create_task(self._send(name)))
                     if not self.charter.nodes[self.name].address:
                         tasks.append(asyncio.create_task(self._fetch(name)))
@@ -169,6 +170,7 @@ class Daemon:
 
     async def _resume(self) -> None:
         """Go on where the file says, or begin."""
+        self.life, self._lives = await self._in_disk(self.store.live)
         self.ejected = await self._in_disk(self.store.ejected)
         kept = await self._in_disk(self.store.progress)
         if kept is None:
@@ -231,7 +233,19 @@ class Daemon:
         if agreed is not None:
             mark = hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:32]
         most = self.charter.limits.message_bytes
-        return Format(node.like(memory), self.charter.hash, most, node.method.ranges, mark)
+        return Format(node.like(memory), self._mark, most, node.method.ranges, mark)
+
+    def _largest(self) -> int:
+        """Bytes of the largest letter that can come; more is not even read."""
+        assert self.memory is not None
+        sizes = [self.format.largest]
+        if not self.plan.learns(self.place.phase):
+            if self.plan.learning.phase is not None:  # what is agreed decides how large
+                return self.charter.limits.message_bytes
+            agreed = self.plan.agreed(self.memory)
+            node = self.plan.node(self.place.phase + 1, agreed)
+            sizes.append(self._format_of(node, node.shape(), agreed).largest)
+        return min(max(sizes), self.charter.limits.message_bytes)
 
     def _restore(self, place: Place, body: bytes) -> None:
         text = self.store.about().get("agreed")
@@ -548,45 +562,79 @@ class Daemon:
         try:
             return await self._answered(call)
         except Refused as error:
-            self.meters.refused(error.kind)
-            facts = {"caller": call.caller, "method": call.method, "why": error.why}
-            log.warning("refused", extra={"facts": facts})
+            self._refused(call, error)
             raise
 
-    async def _answered(self, call: Call) -> bytes:
-        if call.caller not in self.neighbours:
-            why = f"'{call.caller}' is no neighbour of {self.name}"
+    def _refused(self, call: Call, error: Refused) -> None:
+        """Count a call that was refused, and write it down unless its caller is refused often."""
+        self.meters.refused(error.kind)
+        left = self._sparing.left_out(call.caller)
+        if left is None:
+            return
+        facts = {"caller": call.caller, "address": call.address, "method": call.method,
+                 "why": error.why[:500], **({"left out before": left} if left else {})}  # fmt: skip
+        security.warning("refused", extra={"facts": facts})
+
+    def admit(self, call: Call) -> None:
+        """Refuse a caller that has nothing to say here, before anything of what it says is read."""
+        try:
+            self._admitted(call)
+        except Refused as error:
+            self._refused(call, error)
+            raise
+
+    def _admitted(self, call: Call) -> None:
+        caller = call.caller
+        if call.expired:
+            why = f"the certificate of {caller} has expired; renew it and start again"
+            raise Refused(Code.UNAUTHENTICATED, why, "expired")
+        if caller not in self.neighbours:
+            why = f"'{caller}' is no neighbour of {self.name}"
             raise Refused(Code.PERMISSION_DENIED, why, "stranger")
-        if call.caller in self.ejected:
-            raise Refused(Code.ABORTED, f"{self.name} has ejected {call.caller}", "ejected")
+        if caller in self.ejected:
+            raise Refused(Code.ABORTED, f"{self.name} has ejected {caller}", "ejected")
+        if call.life < self._lives.get(caller, 0):
+            why = (
+                f"another copy of {caller} runs that was started later; stop one of them, or, if "
+                "there is none, set the clock"
+            )
+            raise Refused(Code.FAILED_PRECONDITION, why, "copy")
+        if call.method != "Hello" and call.charter != self._mark:
+            why = "another charter; say Hello with yours to learn what differs"
+            raise Refused(Code.FAILED_PRECONDITION, why, "charter")
+
+    async def _answered(self, call: Call) -> bytes:
         self._gone.discard(call.caller)
         if call.method == "Hello":
             return await self._hello(call)
-        if call.charter != self.charter.hash:
-            why = "another charter; say Hello with yours to learn what differs"
-            raise Refused(Code.FAILED_PRECONDITION, why, "charter")
         if call.method == "Push":
             await self.accept(call.caller, call.body)
             return self._told()
         return await self._handed(call)
 
     def _told(self) -> bytes:
-        return json.dumps(self._where()).encode()
+        return json.dumps({**self._where(), "life": self.life}).encode()
+
+    def _greeting(self, name: str) -> bytes:
+        """What a neighbour is told first."""
+        return greeting({**self._where(), "life": self.life}, self._summary)
 
     async def _hello(self, call: Call) -> bytes:
-        from peerwise.peer.charter import Charter
+        same = call.charter == self._mark
+        why = refusal(call.body, self._summary, same, self.name, call.caller)
+        if why is not None:
+            raise Refused(Code.FAILED_PRECONDITION, why, "greeting")
+        await self._greeted(call.caller, said(call.body)._replace(life=call.life))
+        return self._greeting(call.caller)
 
-        if call.charter != self.charter.hash:
-            try:
-                if len(call.body) > CHARTER_BYTES:
-                    raise ValueError(f"one of {len(call.body)} bytes is too long to compare")
-                theirs = Charter.parse(call.body.decode())
-                differs = self.charter.difference(theirs) or "they are written differently"
-            except (PeerwiseError, ValueError, RecursionError) as error:
-                differs = str(error)
-            why = f"{self.name} has another charter than {call.caller}: {differs}"
-            raise Refused(Code.FAILED_PRECONDITION, why[:2000], "charter")
-        return self._told()
+    async def _greeted(self, name: str, heard: Greeting) -> None:
+        """Take note of what a neighbour said first, in a call or in its answer."""
+        if heard.life > self._lives.get(name, 0):
+            self._lives[name] = heard.life
+            await self._in_disk(self.store.lives, name, heard.life)
+        if heard.place is not None:
+            self._saw(name, heard.place)
+            self._news.set()
 
     async def accept(self, sender: str, body: bytes) -> None:
         """Check a letter and keep it; on the disk when this returns."""
@@ -718,39 +766,52 @@ class Daemon:
                 continue
             try:
                 if not greeted:
-                    self._learn(name, await link.call("Hello", self.charter.text().encode(), 10.0))
-                    greeted = True
+                    greeted = await self._greet(name, link)
                     continue
                 letter = line[0]
                 answer = await link.call("Push", letter.body, self.options.call_timeout)
             except grpc.aio.AioRpcError as error:
-                greeted = greeted and error.code() not in (Code.UNAVAILABLE, Code.ABORTED)
-                self._trouble(name, error)
+                greeted = greeted and error.code() not in REGREET
+                self._trouble(name, f"{error.code().name}: {error.details()}", error.code())
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, 2.0)
                 continue
             wait = 0.05
-            self._troubles.pop(name, None)
             self._gone.discard(name)
-            self._learn(name, answer)
-            self._delivered(name, letter.place)
+            if self._learn(name, answer):
+                self._troubles.pop(name, None)
+                self._delivered(name, letter.place)
+            else:
+                await asyncio.sleep(2.0)
 
-    def _trouble(self, name: str, error: Any) -> None:
+    async def _greet(self, name: str, link: Link) -> bool:
+        """Say Hello to a neighbour; whether it answered as one does."""
+        answer = await link.call("Hello", self._greeting(name), 10.0)
+        if not self._learn(name, answer):
+            await asyncio.sleep(2.0)
+            return False
+        await self._greeted(name, said(answer))
+        return True
+
+    def _trouble(self, name: str, why: str, code: grpc.StatusCode | None = None) -> None:
         """Say once why a neighbour cannot be told anything, until it can or the reason changes."""
-        why = f"{error.code().name}: {error.details()}"
-        if error.code() is Code.ABORTED:  # it does not listen, and will not speak: go on without
+        if code is Code.ABORTED:  # it does not listen, and will not speak: go on without
             self._gone.add(name)
             self._news.set()
         if self._troubles.get(name) != why:
             self._troubles[name] = why
             log.warning("cannot send", extra={"facts": {"to": name, "why": why[:500]}})
 
-    def _learn(self, name: str, answer: bytes) -> None:
-        facts = told(answer)
-        phase, t = facts.get("phase"), facts.get("round")
-        if _counts(phase) and _counts(t):
-            self._saw(name, Place(phase, t))
+    def _learn(self, name: str, answer: bytes) -> bool:
+        """Note how far a neighbour is; whether it is no old copy of it that answers."""
+        heard = said(answer)
+        if heard.life < self._lives.get(name, 0):
+            self._trouble(name, f"an older copy of {name} answers, or something else")
+            return False
+        if heard.place is not None:
+            self._saw(name, heard.place)
             self._news.set()
+        return True
 
     async def _fetch(self, name: str) -> None:
         """Pull letters from one neighbour, for a peer that nobody can dial."""
@@ -770,17 +831,16 @@ class Daemon:
                 wait = 0.05
             except (grpc.aio.AioRpcError, Refused, BadLetter) as error:
                 if isinstance(error, grpc.aio.AioRpcError):
-                    self._trouble(name, error)
+                    self._trouble(name, f"{error.code().name}: {error.details()}", error.code())
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, 2.0)
 
     async def _handed(self, call: Call) -> bytes:
         """The next letter for a neighbour that pulls, once there is one."""
-        asked = told(call.body)
-        phase, t, wait = (asked.get(k) for k in ("phase", "round", "wait"))
-        if not (_counts(phase) and _counts(t) and isinstance(wait, int | float) and wait >= 0):
+        asked, wait = said(call.body).place, told(call.body).get("wait")
+        if asked is None or not isinstance(wait, int | float) or not wait >= 0:
             raise Refused(Code.INVALID_ARGUMENT, "a pull names phase, round and wait", "malformed")
-        self._delivered(call.caller, Place(phase, t))
+        self._delivered(call.caller, asked)
         until = time.monotonic() + min(wait, POLL)
         while not self._outgoing[call.caller]:
             left = until - time.monotonic()

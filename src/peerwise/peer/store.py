@@ -6,6 +6,7 @@ the disk before it is acknowledged; after a crash the same bytes are sent again.
 
 import hashlib
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -50,6 +51,7 @@ CREATE TABLE IF NOT EXISTS quarantine (
     round INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, time TEXT NOT NULL,
     UNIQUE (sender, phase, round)
 );
+CREATE TABLE IF NOT EXISTS lives (name TEXT PRIMARY KEY, life INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ejected (name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL);
 """
 
@@ -329,6 +331,21 @@ class Store:
         raise BadSetting(
             f"there is no letter {number} in quarantine; see `peerwise peer quarantine list`"
         )
+
+    def live(self) -> tuple[int, dict[str, int]]:
+        """The number of a new life of this peer, and the newest of each neighbour.
+
+        It is greater than that of any life before, on any copy of the file, as the clock goes on.
+        """
+        with self.transaction():
+            life = max(int(self.about().get("life", 0)) + 1, int(1000 * time.time()))
+            self.set(life=str(life))
+        return life, dict(self._read("SELECT name, life FROM lives"))
+
+    def lives(self, name: str, life: int) -> None:
+        """Note the newest life of a neighbour."""
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO lives VALUES (?, ?)", (name, life))
 
     def eject(self, name: str, why: str) -> None:
         """Note that a neighbour is not listened to, nor told anything, until it is readmitted."""

@@ -72,6 +72,8 @@ class Format:
         self.bytes = sum(
             np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
         )
+        self._header_most = HEADER + PER_TENSOR * max(len(self._want), FEWEST)
+        self.largest = 8 + self._header_most + self.bytes  # no letter has more bytes
 
     def encode(self, letter: Tree, envelope: Envelope) -> bytes:
         """The letter as bytes, always the same for the same letter."""
@@ -148,7 +150,7 @@ class Format:
         if len(body) < 8:
             raise BadLetter("too short")
         length = int.from_bytes(body[:8], "little")
-        if length > HEADER + PER_TENSOR * max(len(self._want), FEWEST) or 8 + length > len(body):
+        if length > self._header_most or 8 + length > len(body):
             raise BadLetter(f"a header of {length} bytes")
         try:
             header = json.loads(body[8 : 8 + length])
