@@ -76,6 +76,10 @@ class Daemon:
         self.charter, self.name, self._mark = charter, plan.name, charter.hash
         self.life = 0  # a number that grows with every start
         self._lives: dict[str, int] = {}  # the newest of each neighbour
+        self._heads: dict[str, Place] = {}  # the newest letter that came of each
+        self._first: dict[str, Place] = {}  # of each: nothing earlier comes any more
+        self._said: dict[str, Place] = {}  # of each: what it has of ours, maybe of a former life
+        self._last_posted = Place(0, -1)  # a round is on the disk before its letters are posted
         self._summary = summary(charter)
         self._sparing = Sparing()
         self.neighbours = charter.neighbours(plan.name)
@@ -171,12 +175,14 @@ class Daemon:
     async def _resume(self) -> None:
         """Go on where the file says, or begin."""
         self.life, self._lives = await self._in_disk(self.store.live)
+        self._heads = await self._in_disk(self.store.heads)
         self.ejected = await self._in_disk(self.store.ejected)
         kept = await self._in_disk(self.store.progress)
         if kept is None:
             await self._in_mind(self._begin, 0, None, None)
         else:
             await self._in_mind(self._restore, *kept)
+        self._last_posted = self.place
         for name in self.neighbours:
             self._outgoing[name].extend(await self._in_disk(self.store.unsent, name))
         await self._reload()
@@ -296,6 +302,8 @@ class Daemon:
             await self._join()
             clock = time.monotonic()
             heard, missed = await self._gather(clock)
+            if not heard and self._ahead is not None:
+                continue  # neighbours said meanwhile that this round is over
             aside = await self._in_mind(self._round, heard, missed, clock)
             self._forget(aside)
             self._post()
@@ -452,7 +460,7 @@ class Daemon:
         while True:
             self._news.clear()
             missing = [n for n in self._partners if self.place not in self._heard[n]]
-            waiting = [n for n in missing if n not in self._gone]
+            waiting = [n for n in missing if n not in self._gone and not self._is_gap(n)]
             if mode == "deadline":  # who has gone on sends the newest only: this round's is gone
                 waiting = [n for n in waiting if self._seen.get(n, self.place) <= self.place]
             passed = time.monotonic() - clock
@@ -479,6 +487,10 @@ class Daemon:
                 heard[name] = letter, sent
         aside = [n for n in self._partners if self._heard[n].get(self.place, 0) is None]
         return heard, [*missing, *aside]
+
+    def _is_gap(self, name: str) -> bool:
+        """Whether a neighbour has said that it has no letter for this round."""
+        return self.place < self._first.get(name, self.place)
 
     def _adapted(self, waiting: list[str]) -> float:
         """How long the rest is worth waiting for: some times as long as it usually takes."""
@@ -530,8 +542,11 @@ class Daemon:
 
     async def _join(self) -> None:
         """A peer that was away goes on in the round in which its neighbours are."""
-        deadlines = self.charter.pace.mode == "deadline" and self._partners
-        if not deadlines or not self.plan.learns(self.place.phase):
+        if not self._partners or not self.plan.learns(self.place.phase):
+            return
+        if self.charter.pace.mode == "wait":
+            await self._catch_up()
+        if self.charter.pace.mode != "deadline":
             return
         seen = [self._seen.get(n, self.place) for n in self._partners]
         rounds = sorted(p.round if p.phase == self.place.phase else self.place.round for p in seen)
@@ -540,6 +555,27 @@ class Daemon:
         if there <= self.place.round + 1:
             return
         log.info("joins", extra={"facts": {**self._where(), "at": there}})
+        await self._in_mind(self._jump, there)
+        self._post()
+
+    @property
+    def _ahead(self) -> int | None:
+        """The first round that a neighbour still has a letter for, if none has one for ours."""
+        if self.charter.pace.mode != "wait" or not self.plan.learns(self.place.phase):
+            return None
+        firsts = [self._first.get(n, self.place) for n in self._partners if n not in self._gone]
+        there = min(firsts, default=self.place)
+        last = self.plan.rounds(self.place.phase) - 1
+        if there.phase != self.place.phase:
+            return None
+        return min(there.round, last) if self.place.round < min(there.round, last) else None
+
+    async def _catch_up(self) -> None:
+        """Go on where the neighbours are, from whom nothing comes for the rounds before."""
+        there = self._ahead
+        if there is None:
+            return
+        log.warning("catches up", extra={"facts": {**self._where(), "at": there}})
         await self._in_mind(self._jump, there)
         self._post()
 
@@ -617,7 +653,18 @@ class Daemon:
 
     def _greeting(self, name: str) -> bytes:
         """What a neighbour is told first."""
-        return greeting({**self._where(), "life": self.life}, self._summary)
+        line, last = self._outgoing[name], self._last_posted
+        first = line[0].place if line else Place(last.phase, last.round + 1)
+        return greeting(
+            {
+                **self._where(),
+                "life": self.life,
+                "knows": self._lives.get(name, 0),
+                "first": first,
+                "have": self._heads.get(name),
+            },
+            self._summary,
+        )
 
     async def _hello(self, call: Call) -> bytes:
         same = call.charter == self._mark
@@ -632,9 +679,46 @@ class Daemon:
         if heard.life > self._lives.get(name, 0):
             self._lives[name] = heard.life
             await self._in_disk(self.store.lives, name, heard.life)
+            await self._new_life(name, heard)
+        if heard.have is not None:
+            self._already_said(name, heard.have)
+        if heard.first is not None and heard.knows == self.life:
+            self._first[name] = heard.first
         if heard.place is not None:
             self._saw(name, heard.place)
-            self._news.set()
+        self._news.set()
+
+    async def _new_life(self, name: str, heard: Greeting) -> None:
+        """A neighbour was started again, maybe from a backup: it may lack what it had."""
+        seen = self._seen.pop(name, None)
+        self._first.pop(name, None)
+        if heard.place is None:
+            return
+        if seen is not None and heard.place < seen:
+            facts = {"neighbour": name, "was at": seen, "is at": heard.place}
+            log.warning("a neighbour has gone back", extra={"facts": facts})
+        have = heard.have or Place(0, -1)
+        since = max(heard.place, Place(have.phase, have.round + 1))
+        kept = await self._in_disk(self.store.kept, name, since)
+        line = self._outgoing[name]  # with what was posted meanwhile
+        letters = {away.place: away for away in (*kept, *line) if away.place >= since}
+        line.clear()
+        line.extend(letters[place] for place in sorted(letters)[-1 if self._newest_only else 0 :])
+        self._posted[name].set()
+
+    def _already_said(self, name: str, have: Place) -> None:
+        """What a neighbour has of ours is not said to it again, in other words."""
+        if have > self.place and have.phase == self.place.phase:
+            facts = {**self._where(), "neighbour": name, "has our letter of round": have.round}
+            if self._said.get(name) != have:
+                log.warning("this peer has gone back", extra={"facts": facts})
+        self._said[name] = have
+        self._delivered(name, have)
+
+    @property
+    def _newest_only(self) -> bool:
+        """Whether of several letters to a neighbour only the newest is of use."""
+        return self.charter.pace.mode != "wait" and self.plan.learns(self.place.phase)
 
     async def accept(self, sender: str, body: bytes) -> None:
         """Check a letter and keep it; on the disk when this returns."""
@@ -672,6 +756,7 @@ class Daemon:
         if other:
             why = f"another letter for phase {place.phase}, round {place.round} than before"
             raise Refused(Code.ALREADY_EXISTS, why, "replayed")
+        self._heads[sender] = max(place, self._heads.get(sender, place))
         if place.phase == self.place.phase and (place >= self.place or self._lasting):
             self._keep(sender, place, letter)
 
@@ -684,6 +769,7 @@ class Daemon:
         except PeerwiseError as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
         self._log_aside(sender, place, why)
+        self._heads[sender] = max(place, self._heads.get(sender, place))
         if self._lasting:
             for old in [p for p, letter in self._heard[sender].items() if letter is None]:
                 del self._heard[sender][old]
@@ -727,11 +813,15 @@ class Daemon:
 
     def _post(self) -> None:
         """Hand the letters of a new round, which are on the disk, to those who send them."""
+        self._last_posted = self.place
         for name, body in self._queue.items():
             if name in self.ejected:
                 continue
             line = self._outgoing[name]
-            if self.charter.pace.mode != "wait" and self.plan.learns(self.place.phase):
+            if self.place <= self._said.get(name, Place(-1, -1)):
+                self._acknowledged[name] = self.place
+                continue
+            if self._newest_only:
                 while line and line[-1].place.phase == self.place.phase:
                     line.pop()  # only the newest is of use
             line.append(Away(name, self.place, body))
@@ -771,6 +861,10 @@ class Daemon:
                 letter = line[0]
                 answer = await link.call("Push", letter.body, self.options.call_timeout)
             except grpc.aio.AioRpcError as error:
+                if greeted and error.code() is Code.ALREADY_EXISTS:  # said before, in other words
+                    self._trouble(name, f"{error.code().name}: {error.details()}")
+                    self._delivered(name, letter.place)
+                    continue
                 greeted = greeted and error.code() not in REGREET
                 self._trouble(name, f"{error.code().name}: {error.details()}", error.code())
                 await asyncio.sleep(wait)
@@ -778,7 +872,9 @@ class Daemon:
                 continue
             wait = 0.05
             self._gone.discard(name)
-            if self._learn(name, answer):
+            if said(answer).life > self._lives.get(name, 0):
+                greeted = False  # it was started again, and may lack what it had
+            elif self._learn(name, answer):
                 self._troubles.pop(name, None)
                 self._delivered(name, letter.place)
             else:
@@ -790,8 +886,9 @@ class Daemon:
         if not self._learn(name, answer):
             await asyncio.sleep(2.0)
             return False
+        known = self._lives.get(name, 0)
         await self._greeted(name, said(answer))
-        return True
+        return self._lives.get(name, 0) == known  # of a new life it must hear from us again
 
     def _trouble(self, name: str, why: str, code: grpc.StatusCode | None = None) -> None:
         """Say once why a neighbour cannot be told anything, until it can or the reason changes."""

@@ -27,6 +27,7 @@ class Greeting(NamedTuple):
     life: int = 0
     first: Place | None = None  # it sends nothing of an earlier place any more
     have: Place | None = None  # the newest letter of ours that it was given
+    knows: int = 0  # our life that it knew when it said so
 
 
 def summary(charter: Charter) -> dict[str, str]:
@@ -81,13 +82,17 @@ def _difference(ours: Mapping[str, str], theirs: Any) -> str:
 def said(answer: bytes) -> Greeting:
     """What is to be believed of a neighbour's greeting or answer: numbers of rounds and lives."""
     facts = told(answer)
-    life = facts.get("life")
     return Greeting(
         _place([facts.get("phase"), facts.get("round")]),
-        life if _whole(life) and 0 < life < FAR else 0,
+        _life(facts.get("life")),
         _place(facts.get("first")),
         _place(facts.get("have")),
+        _life(facts.get("knows")),
     )
+
+
+def _life(value: Any) -> int:
+    return value if _whole(value) and 0 < value < FAR else 0
 
 
 def _whole(value: Any) -> TypeGuard[int]:

@@ -17,10 +17,11 @@ from peerwise import data
 from peerwise.channel import Channel
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
+from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity
-from peerwise.peer.journal import log_to
+from peerwise.peer.journal import log, log_to
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
@@ -143,8 +144,11 @@ def _serve(site: Site) -> bool:
         data=site.mark,
         budget=None if budget is None else budget.model_dump(),
         schema=site.charter.schema().to_json(),
+        anchor=site.keys / f"{site.node}{ENDING}",
     )
     log_to(site.state, site.node, site.quiet)
+    if store.lost:
+        log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
     meters = Meters()
     if site.metrics is not None:
         meters.serve(site.metrics)

@@ -15,6 +15,7 @@ from threading import RLock
 from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
+from peerwise.peer.anchor import Anchor
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
@@ -50,6 +51,9 @@ CREATE TABLE IF NOT EXISTS quarantine (
     id INTEGER PRIMARY KEY AUTOINCREMENT, sender TEXT NOT NULL, phase INTEGER NOT NULL,
     round INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, time TEXT NOT NULL,
     UNIQUE (sender, phase, round)
+);
+CREATE TABLE IF NOT EXISTS heads (
+    sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS lives (name TEXT PRIMARY KEY, life INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ejected (name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL);
@@ -92,6 +96,8 @@ class Store:
 
     def __init__(self, db: sqlite3.Connection, path: Path, ledger: Ledger | None):
         self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
+        self.anchor: Anchor | None = None
+        self.lost = 0  # charges that only the anchor knew of
 
     @classmethod
     def open(
@@ -104,11 +110,13 @@ class Store:
         data: str,
         budget: Mapping[str, Any] | None = None,
         schema: str | None = None,
+        anchor: Path | None = None,
     ) -> Self:
         """The file in `folder`, made where there is none; refused where it is somebody else's.
 
         `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
-        accountant) makes the file a privacy ledger too.
+        accountant) makes the file a privacy ledger too, and `anchor` is a file elsewhere that keeps
+        what it holds when the state is taken back to an older one.
         """
         path = Path(folder) / FILE
         fresh = not path.exists()
@@ -138,6 +146,9 @@ class Store:
                     made.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
                              state=STATE)  # fmt: skip
             made._mine({"node": node, "charter": charter, "data": data})
+            if ledger is not None and anchor is not None:
+                made.anchor = Anchor(anchor, data)
+                made.lost = made.anchor.mend(ledger)
         except sqlite3.Error as error:
             db.close()
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
@@ -172,6 +183,8 @@ class Store:
         """What happens inside is on the disk when it ends, or not at all."""
         with self._lock, ledger_file.alone(self._db, self.path, "state"):
             yield
+            if self.anchor is not None and self.ledger is not None:
+                self.anchor.note(self.ledger)
 
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -258,7 +271,31 @@ class Store:
                 self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
             self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
                              (sender, *place, body, now()))  # fmt: skip
+            self._head(sender, place, body)
         return False
+
+    def _head(self, sender: str, place: Place, body: bytes) -> None:
+        """Note the newest letter of a neighbour: should it go back, it learns so from this."""
+        self._db.execute(
+            "INSERT INTO heads VALUES (?, ?, ?, ?) ON CONFLICT (sender) DO UPDATE SET "
+            "phase = excluded.phase, round = excluded.round, hash = excluded.hash "
+            "WHERE (excluded.phase, excluded.round) > (phase, round)",
+            (sender, *place, hashlib.sha256(body).hexdigest()),
+        )
+
+    def heads(self) -> dict[str, Place]:
+        """By neighbour: the newest of its letters that came."""
+        rows = self._read("SELECT sender, phase, round FROM heads")
+        return {sender: Place(phase, t) for sender, phase, t in rows}
+
+    def kept(self, receiver: str, since: Place) -> list[Away]:
+        """The letters to a neighbour from a place on that are kept, whether it had them or not."""
+        rows = self._read(
+            "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
+            "AND (phase, round) >= (?, ?) ORDER BY phase, round",
+            (receiver, *since),
+        )
+        return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
 
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
@@ -282,6 +319,7 @@ class Store:
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (sender, *place, reason[:500], body, now()),
             )
+            self._head(sender, place, body)
             self._db.execute(
                 "DELETE FROM quarantine WHERE sender = ? AND id NOT IN (SELECT id FROM quarantine "
                 "WHERE sender = ? ORDER BY id DESC LIMIT ?)",
