@@ -9,7 +9,9 @@ import pytest
 from federation import PATH, federation, run_all, written
 from helpers import command
 from peerwise.errors import BadSetting, UnknownName
+from peerwise.peer import serve as serving
 from peerwise.peer import views
+from peerwise.peer.serve import only_one
 from peerwise.peer.store import ASIDE, Place
 
 CRC = {"name": "crc", "lr": 0.05}
@@ -159,3 +161,44 @@ def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_on
     assert daemons[1].store.rows("SELECT DISTINCT heard FROM rounds") == [("c",)]
     for daemon in daemons:
         daemon.store.close()
+
+
+def test_the_status_of_a_peer_that_does_not_run_says_so(fed, peerwise):
+    closed(heard_of(fed, lambda daemon: written(daemon, "a", own_letter(daemon))))
+    state = fed.folder / "b"
+    assert "no process runs" in peerwise("peer", "status", state)[1]
+    with only_one(state):
+        assert "1 of 4, learning" in peerwise("peer", "status", state)[1]
+
+
+def test_who_leaves_before_all_have_the_last_letter_says_so_and_fails(fed, monkeypatch, peerwise):
+    monkeypatch.setattr(serving, "serve", lambda site: serving.Ended(True, ("c",)))
+    monkeypatch.setattr(serving, "Site", lambda *args, **more: None)
+    files = [a for key in ("charter", "data", "state") for a in (f"--{key}", fed.folder / key)]
+    code, said = peerwise("peer", "run", "--node", "b", *files)
+    assert code == 2
+    assert "all rounds done, but c did not get the last letter" in said
+
+
+def test_a_peer_knows_who_lacks_its_last_letter(fed):
+    daemon = fed.daemon("b", linger=0.0)
+    asyncio.run(daemon._resume())
+    asyncio.run(daemon._linger())
+    assert daemon.lacking == ("a", "c")
+    closed(daemon)
+
+
+def test_who_agreed_on_something_else_is_not_heard(fed):
+    """A liar in a first phase told two honest nodes different sums: they do not mix what follows."""
+    daemon = fed.daemon("b")
+    asyncio.run(daemon._resume())
+    letters = {}
+    for scale in (1.3, 1300.0):
+        daemon._format = daemon._format_of(daemon.node, daemon.memory, {"scale": scale})
+        letters[scale] = written(daemon, "a", own_letter(daemon))
+    asyncio.run(daemon.accept("a", letters[1.3]))
+    (one,) = daemon.store.aside()
+    assert one.reason == "its sender agreed on something else in the first phase"
+    asyncio.run(daemon.accept("c", letters[1300.0].replace(b'"from": "a"', b'"from": "c"')))
+    assert daemon._heard["c"][Place(0, 0)] is not None
+    closed(daemon)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from peerwise.errors import BadSetting
+from peerwise.errors import BadSetting, PeerwiseError
 
 # The commands of `peerwise peer`.
 peer_app = typer.Typer(
@@ -118,8 +118,13 @@ def run(
     if dry_run:
         _show_dry(*show(site))
         return
-    done = serve(site)
+    done, lacking = serve(site)
     where = f"state in [bold]{escape(str(state))}[/]"
+    if lacking:
+        raise PeerwiseError(
+            f"{node}: all rounds done, but {', '.join(lacking)} did not get the last letter within "
+            f"{linger:g} seconds, and may wait for it; run the same command again"
+        )
     console.print(
         f"{escape(node)}: all rounds done; {where}"
         if done
@@ -163,6 +168,8 @@ def status(state: State) -> None:
         return
     table = Table(show_header=False, title=escape(peer.node), **TITLE)
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
+    if not peer.running:
+        phase = "no process runs: `peerwise peer run` goes on"
     rows = {
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
         "heard last": " ".join(peer.heard) or "nobody",

@@ -28,7 +28,7 @@ from peerwise.peer.journal import Sparing, log, security
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
 from peerwise.peer.redo import settled
-from peerwise.peer.store import Away, Place, Store
+from peerwise.peer.store import Away, Came, Place, Store
 from peerwise.peer.transport import Call, Code, Link, Refused, Server, told
 from peerwise.peer.wire import BadLetter, BadNumbers, Envelope, Format, pack_tree, unpack_tree
 
@@ -75,6 +75,7 @@ class Daemon:
         charter = plan.charter
         self.charter, self.name, self._mark = charter, plan.name, charter.hash
         self.life = 0  # a number that grows with every start
+        self.lacking: tuple[str, ...] = ()  # who waits for a letter that it was not given
         self._lives: dict[str, int] = {}  # the newest of each neighbour
         self._heads: dict[str, Place] = {}  # the newest letter that came of each
         self._first: dict[str, Place] = {}  # of each: nothing earlier comes any more
@@ -99,6 +100,8 @@ class Daemon:
         self._outgoing: dict[str, deque[Away]] = {name: deque() for name in self.neighbours}
         self._acknowledged: dict[str, Place] = {}
         self._fetched: dict[str, Place] = {}  # what was pulled from each, by one that only dials
+        self._coming: list[tuple[Came, asyncio.Future[bool]]] = []  # not yet being written
+        self._writing: asyncio.Task[None] | None = None
         self._news = asyncio.Event()  # something came in
         self._posted = {name: asyncio.Event() for name in self.neighbours}
         self._closing = asyncio.Event()
@@ -750,7 +753,7 @@ class Daemon:
         try:
             # far ahead with deadlines, we are the one that is behind: the newest shows where to go
             newest = self._lasting or self._far(place)
-            other = await self._in_disk(self.store.put, sender, place, body, newest)
+            other = await self._put(Came(sender, place, body, newest))
         except PeerwiseError as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
         if other:
@@ -759,6 +762,32 @@ class Daemon:
         self._heads[sender] = max(place, self._heads.get(sender, place))
         if place.phase == self.place.phase and (place >= self.place or self._lasting):
             self._keep(sender, place, letter)
+
+    async def _put(self, letter: Came) -> bool:
+        """Keep a letter, in one transaction with all that come while another is written."""
+        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._coming.append((letter, written))
+        if self._writing is None:  # of its own: a caller that hangs up takes nobody with it
+            self._writing = asyncio.create_task(self._put_all())
+        return await written
+
+    async def _put_all(self) -> None:
+        """Write what has come, until nothing more has."""
+        while self._coming:
+            coming, self._coming = self._coming, []
+            results: list[Any]
+            try:
+                results = await self._in_disk(self.store.put_all, [letter for letter, _ in coming])
+            except Exception as error:  # each caller is told
+                results = [error] * len(coming)
+            for (_, written), result in zip(coming, results, strict=True):
+                if written.done():
+                    continue
+                if isinstance(result, Exception):
+                    written.set_exception(result)
+                else:
+                    written.set_result(result)
+        self._writing = None
 
     async def _accept_aside(self, sender: str, place: Place, why: str, body: bytes) -> None:
         """Put a letter in quarantine: its sender is not heard in that round, and not waited for."""
@@ -965,6 +994,8 @@ class Daemon:
             with suppress(grpc.aio.AioRpcError):
                 await self._links[name].call("Pull", json.dumps(asked).encode(), 5.0)
         left = self._undelivered()
+        if self.charter.pace.mode == "wait":
+            self.lacking = tuple(left)
         if left:
             log.warning("left before all had the last letter", extra={"facts": {"to": left}})
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,9 @@ from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
-from peerwise.peer.store import Store
+from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 
-LOCK = "peer.lock"
 FILES = 16384  # that may be open, if the system allows it
 
 
@@ -112,8 +111,15 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def serve(site: Site) -> bool:
-    """Run until all rounds are done (True), or SIGTERM or SIGINT (False)."""
+class Ended(NamedTuple):
+    """How a peer ended: whether all rounds are done, and who still waits for its last letter."""
+
+    done: bool
+    lacking: tuple[str, ...]
+
+
+def serve(site: Site) -> Ended:
+    """Run until all rounds are done, or SIGTERM or SIGINT."""
     os.umask(0o077)  # whatever is written here is for the site alone
     _many_files()
     with only_one(site.state):
@@ -128,7 +134,7 @@ def _many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _serve(site: Site) -> bool:
+def _serve(site: Site) -> Ended:
     identity = load_identity(site.keys, site.node)
     plan = site.plan()
     held_out = None
@@ -154,12 +160,13 @@ def _serve(site: Site) -> bool:
         meters.serve(site.metrics)
     options = Options(site.listen, site.linger, held_out=held_out)
 
-    async def run() -> bool:
+    async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
-        return await daemon.run()
+        done = await daemon.run()
+        return Ended(done, daemon.lacking if done else ())
 
     try:
         return asyncio.run(run())

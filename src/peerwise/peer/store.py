@@ -7,7 +7,7 @@ the disk before it is acknowledged; after a crash the same bytes are sent again.
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from peerwise.peer.anchor import Anchor
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
-FILE = "peer.db"
+FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
@@ -78,6 +78,15 @@ class Aside(NamedTuple):
     time: str
 
 
+class Came(NamedTuple):
+    """A letter that came; `newest`: those before it are of no use any more."""
+
+    sender: str
+    place: Place
+    body: bytes
+    newest: bool
+
+
 class Away(NamedTuple):
     """A letter that is to be sent."""
 
@@ -129,6 +138,7 @@ class Store:
             db = ledger_file.connect(path, "a peer's state")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA busy_timeout = 10000")
+            db.execute("PRAGMA secure_delete = OFF")  # letters are no rows, and the file is private
         except (OSError, sqlite3.Error) as error:
             raise BadFile(f"cannot open the state {path}: {error}") from None
         try:
@@ -258,20 +268,26 @@ class Store:
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
         """
+        return self.put_all([Came(sender, place, body, newest)])[0]
+
+    def put_all(self, letters: Sequence[Came]) -> list[bool]:
+        """Keep letters that came at about the same time, for the price of one; see `put`."""
         with self.transaction():
-            old = self._db.execute(
-                "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
-                (sender, *place),
-            ).fetchone()
-            if old is not None:
-                return bytes(old[0]) != body
-            if self.aside(sender, place):
-                return False
-            if newest:
-                self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
-            self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
-                             (sender, *place, body, now()))  # fmt: skip
-            self._head(sender, place, body)
+            return [self._put(*letter) for letter in letters]
+
+    def _put(self, sender: str, place: Place, body: bytes, newest: bool) -> bool:
+        old = self._db.execute(
+            "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
+            (sender, *place),
+        ).fetchone()
+        if old is not None:
+            return bytes(old[0]) != body
+        if self.aside(sender, place):
+            return False
+        if newest:
+            self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
+        self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)", (sender, *place, body, now()))
+        self._head(sender, place, body)
         return False
 
     def _head(self, sender: str, place: Place, body: bytes) -> None:

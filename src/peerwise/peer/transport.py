@@ -76,17 +76,16 @@ def _sayable(why: str) -> str:
     return why.encode(errors="backslashreplace")[:REASON].decode(errors="ignore")
 
 
-def _caller(context: Any) -> str:
+def _caller(known: Any) -> str:
     """The name in the certificate of a caller, which must be among its alternative names."""
-    known = context.auth_context()
     common = [name.decode() for name in known.get("x509_common_name", [])]
     also = [name.decode() for name in known.get("x509_subject_alternative_name", [])]
     return common[0] if common and common[0] in also else ""
 
 
-def _expired(context: Any) -> bool:
+def _expired(known: Any) -> bool:
     """Whether the certificate has ended since the connection was made."""
-    return any(map(is_over, context.auth_context().get("x509_pem_cert", [])))
+    return any(map(is_over, known.get("x509_pem_cert", [])))
 
 
 def _life(text: Any) -> int:
@@ -169,7 +168,8 @@ class Server(grpc.GenericRpcHandler):
         life = _life(headers.get(LIFE))
         where = str(context.peer() or "")
         charter = str(headers.get(CHARTER, ""))[:64]
-        call = Call(method, _caller(context), charter, b"", life, where, _expired(context))
+        known = context.auth_context()
+        call = Call(method, _caller(known), charter, b"", life, where, _expired(known))
         self._admit(call)
         busy = self._busy.get(call.caller, 0)
         if busy >= IN_FLIGHT:

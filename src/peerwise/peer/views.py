@@ -1,5 +1,6 @@
 """What a peer's file tells whoever looks: how far it is, what left the site, what it cost."""
 
+import fcntl
 import json
 from collections.abc import Collection, Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ from peerwise.errors import BadFile, BadSetting, UnknownName
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import Learnt, blank_value
-from peerwise.peer.store import DROPPED, Aside, Place, Store
+from peerwise.peer.store import DROPPED, LOCK, Aside, Place, Store
 from peerwise.peer.wire import unpack_tree
 
 
@@ -34,6 +35,7 @@ class Status(NamedTuple):
     epsilon: float | None  # spent
     budget: float | None
     time: str  # of the last change
+    running: bool  # whether a process works with the state now
 
     @property
     def done(self) -> bool:
@@ -65,8 +67,20 @@ def status(folder: str | Path) -> Status | None:
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
-        when,
+        when, _is_running(folder),
     )  # fmt: skip
+
+
+def _is_running(folder: str | Path) -> bool:
+    """Whether a process holds the lock of a state."""
+    try:
+        with open(Path(folder) / LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
