@@ -189,7 +189,7 @@ def test_a_peer_knows_who_lacks_its_last_letter(fed):
 
 
 def test_who_agreed_on_something_else_is_not_heard(fed):
-    """A liar in a first phase told two honest nodes different sums: they do not mix what follows."""
+    """A liar in a first phase told two honest nodes different sums: they do not mix."""
     daemon = fed.daemon("b")
     asyncio.run(daemon._resume())
     letters = {}
