@@ -2,7 +2,10 @@
 
 import json
 import logging
+import os
 import socket
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -256,3 +259,76 @@ def test_files_are_for_the_site_alone_and_do_not_grow_without_end(tmp_path, monk
     assert {f.name for f in files} >= {"peer.log", "security.log", "security.log.1"}
     assert sum(f.stat().st_size for f in files) < 2 * 4 * 2000 + 2000
     assert {f.stat().st_mode & 0o777 for f in files} == {0o600}
+
+
+def resident():
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def hello_seconds(fed, count=40):
+    """The median time of an honest call."""
+    times = []
+    with Mallory(fed) as caller:
+        for _ in range(count):
+            start = time.perf_counter()
+            assert caller.call("Hello", hello(fed.charter))[0] is Code.OK
+            times.append(time.perf_counter() - start)
+    return sorted(times)[count // 2]
+
+
+ATTACK = """
+import socket, sys, threading
+from pathlib import Path
+import grpc
+from hostile import Mallory
+from federation import Federation
+from peerwise.peer.charter import Charter
+
+fed = Federation(Charter.load(sys.argv[1]), Path(sys.argv[2]), None, None, None)
+huge = bytes(20 << 20)
+host, port = fed.charter.nodes["b"].address.split(":")
+silent = [socket.create_connection((host, int(port))) for _ in range(int(sys.argv[3]))]
+callers = [Mallory(fed, "e") for _ in range(10)]
+
+def again(caller, method, body):
+    while True:
+        caller.call(method, body)
+
+for i, caller in enumerate(callers):
+    job = ("Push", huge) if i < 8 else ("Hello", bytes(1000))
+    threading.Thread(target=again, args=(caller, *job), daemon=True).start()
+print("on", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.full
+def test_silence_huge_messages_and_a_flood_leave_memory_and_log_small(fed, victim, tmp_path):
+    """Of 1,000 silent connections, eight that push 20 MB, and two that say Hello, all at once."""
+    serve._many_files()
+    make_certificate(fed.keys, "e")
+    fed.charter.save(tmp_path / "charter.toml")
+    quiet, before = hello_seconds(fed), resident()
+    (tmp_path / "log").mkdir()
+    journal.log_to(tmp_path / "log", "b", quiet=True)
+    victim._sparing = journal.Sparing()
+    command = [sys.executable, "-c", ATTACK, tmp_path / "charter.toml", fed.keys, "900"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+    ) as attackers:
+        assert attackers.stdout.readline() == b"on\n"
+        busy, grown = hello_seconds(fed, 200), resident() - before
+        attackers.kill()
+    size = sum(f.stat().st_size for f in (tmp_path / "log").iterdir())
+    print(f"\n{1000 * quiet:.1f} ms a call, {1000 * busy:.1f} under attack; {grown:.0f} MiB more, "
+          f"{size} bytes of log")  # fmt: skip
+    for logger in (journal.log, journal.security):
+        for handler in logger.handlers[:]:
+            logger.removeHandler(handler)
+            handler.close()
+    journal.log.propagate = True
+    assert grown < 100
+    assert 0 < size < 1_000_000

@@ -22,6 +22,7 @@ LIFE = "peerwise-life"  # the header with the number of the caller's life
 MARGIN = 1 << 16  # bytes of a call beside its letter
 IN_FLIGHT = 4  # calls of one peer at a time
 STREAMS = 8  # of one connection
+WINDOW = 1 << 18  # bytes of a message that come before it is wanted
 HANDSHAKE = 5.0  # seconds in which a caller must have shown its certificate
 BODY = 60.0  # seconds in which a letter must have come
 HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
@@ -127,6 +128,8 @@ class Server(grpc.GenericRpcHandler):
             *_options(most),
             ("grpc.so_reuseport", 0),  # a port that is taken must be noticed
             ("grpc.max_concurrent_streams", STREAMS),
+            ("grpc.http2.bdp_probe", 0),  # a window that grows is room for strangers, too
+            ("grpc.http2.lookahead_bytes", WINDOW),
             ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE)),
             ("grpc.max_allowed_incoming_connections", CONNECTIONS),
             ("grpc.max_connection_age_ms", HOUR),
