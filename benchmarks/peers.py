@@ -2,8 +2,8 @@
 
 The peer is a process of its own; this one plays its neighbours, each with a certificate and a
 connection. In a round every neighbour pushes a letter and pulls one of the same size. The rival is
-a server that sends every call's bytes back, over the same mutual TLS: as many bytes either way,
-but nothing is checked, written to the disk or computed.
+a server that keeps what is pushed in memory and hands it back to who pulls, over the same mutual
+TLS: the same calls and bytes, but nothing is checked, written to the disk or computed.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from peerwise.data.loaders import Table
 from peerwise.node import Letter
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
@@ -104,8 +105,13 @@ def hub(folder: str) -> None:
 def echo(folder: str, address: str) -> None:
     """The rival: what comes goes back, until the process is ended."""
 
+    last: dict[str, bytes] = {}
+
     async def back(call: Any) -> bytes:
-        return bytes(call.body)
+        if call.method == "Push":
+            last[call.caller] = call.body
+            return b"{}"
+        return last.get(call.caller, b"{}")
 
     async def serve() -> None:
         server = Server(load_identity(Path(folder) / "keys", HUB), address, back, MOST)
@@ -135,7 +141,7 @@ async def ready(link: Link) -> None:
     """Wait until somebody answers."""
     while True:
         try:
-            await link.call("Hello", b"", 10.0)
+            await link.call("Hello", greeting({}, {}), 10.0)
             return
         except Exception:
             await asyncio.sleep(0.1)
@@ -160,6 +166,7 @@ class Leaf:
 
     async def echo(self, t: int) -> None:
         await self.link.call("Push", self.body(t), 120.0)
+        await self.link.call("Pull", b"{}", 120.0)
 
 
 async def timed(leaves: list[Leaf], what: str, rounds: int) -> float:

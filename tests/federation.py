@@ -1,6 +1,7 @@
 """A small federation on this machine, for tests: real certificates, ports and files."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,10 @@ from peerwise.peer.identity import load_identity, make_authority, make_certifica
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
+from peerwise.peer.wire import Envelope, named_leaves
 from peerwise.simulate import simulate
+
+PATH = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
 
 
 class Federation(NamedTuple):
@@ -142,3 +146,16 @@ def assert_same(run, daemons, tolerance=0.0):
                 np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
             else:
                 np.testing.assert_array_equal(a, b)
+
+
+def written(daemon, sender, letter):
+    """A letter as bytes, whatever it holds: no check of its writer's stops it."""
+    form = daemon.format
+    good = form.encode(jax.tree.map(np.zeros_like, letter), Envelope(sender, *daemon.place))
+    leaves = named_leaves(letter)
+    length = 8 + int.from_bytes(good[:8], "little")
+    header, body = json.loads(good[8:length]), bytearray(good)
+    for name, array in leaves.items():
+        begin, end = header[name]["data_offsets"]
+        body[length + begin : length + end] = np.ascontiguousarray(array).tobytes()
+    return bytes(body)

@@ -24,6 +24,7 @@ __all__ = [
     "Mean",
     "Message",
     "Method",
+    "Range",
     "Shard",
     "Slots",
     "State",
@@ -188,6 +189,17 @@ def rows_at(rows: Shard, place: Array) -> Shard:
     return Shard(*map(picked, rows))
 
 
+class Range(NamedTuple):
+    """Numbers that an honest node may send: those of all leaves whose path ends with a name.
+
+    A path is dotted, as in "note.size" or "part.nodes".
+    """
+
+    name: str
+    least: float = -np.inf
+    most: float = np.inf
+
+
 class Method(NamedTuple):
     """What one node does.
 
@@ -197,7 +209,9 @@ class Method(NamedTuple):
     Without it, each neighbour's newest reply lies in the inbox as `part`; `believe`, where a method
     has one, makes that part from the one before (zeros at first) and the new reply.
     `init`, `adapt` and `reply` may be `Batched`. With `common`, the key of `init` is two: the
-    node's own, and one that is the same at all nodes and another in every repetition.
+    node's own, and one that is the same at all nodes and another in every repetition. `ranges`
+    says what real peers take from each other: counts and ages that are not negative, variances
+    within reach.
     """
 
     init: Callable[[Array, Shard], State]  # key, shard -> state
@@ -209,6 +223,7 @@ class Method(NamedTuple):
     take: Callable[[State, Tree], State] | None = None  # state, sum of weight x part -> state
     believe: Callable[[Tree, Tree], Tree] | None = None  # part before, part new -> part kept
     common: bool = False  # whether nodes begin with something that they share
+    ranges: tuple[Range, ...] = ()  # of the numbers in a message and a reply
 
 
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:

@@ -167,6 +167,11 @@ class Node:
         """The node after round t; `letters` are by neighbour, with the round of each."""
         return self.adapt(self.combine(memory, t, letters), t)
 
+    def forgetting(self, memory: Memory) -> Memory:
+        """The node as if it had not heard anything yet of neighbours that reply."""
+        with runtime.precision_of(self.precision):
+            return Memory(memory.state, self._blank_slots(memory.state))
+
     def predict(self, memory: Memory, x: np.ndarray) -> np.ndarray:
         """log p(y | x) [m, c] of rows that are encoded as this node's are."""
         with runtime.precision_of(self.precision) as dtype:
@@ -240,7 +245,7 @@ class _ById:
 def _programs(key: _ById, hears_itself: bool) -> Any:
     """A method's functions, compiled once for all nodes that run it; None where it has none."""
     method = key.method
-    functions = method._asdict() | {
+    functions = {name: f for name, f in method._asdict().items() if name != "ranges"} | {
         "combine": partial(one_node, method.combine, hears_itself=hears_itself),
         "take": method.take and partial(take_parts, method),
     }

@@ -166,7 +166,7 @@ def test_no_difference_from_itself(charter):
 
 
 WRONG = [
-    (("rounds = 64", "rounds = 0"), "[run] rounds must be 1 or more, got 0"),
+    (("rounds = 64", "rounds = 0"), "[run] rounds must be from 1 to 1000000, got 0"),
     (("rounds = 64", 'rounds = "64"'), "[run] rounds must be a whole number, got '64'"),
     (("rounds = 64", "ruonds = 64"), "did you mean 'rounds'"),
     (("rounds = 64", "repetitions = 5"), "[run] repetitions is of simulations; remove it"),
@@ -283,7 +283,7 @@ WRONG = [
          '7400"\nneighbours = ["c"]', '7400"\nneighbours = ["d"]'),
         "falls into 2 parts",
     ),
-    ((TEXT[TEXT.index("[nodes.a]"):], "", '["b", "a"]', "[]"), "at least 2 nodes, got 1"),
+    ((TEXT[TEXT.index("[nodes.a]"):], "", '["b", "a"]', "[]"), "from 2 to 10000 nodes, got 1"),
     (("[nodes.a]", '[nodes."a b"]'), "a node cannot be called 'a b'"),
     (("[nodes.a]", '[nodes."../a"]'), "a node cannot be called '../a'"),
     (("[nodes.a]", f"[nodes.{'a' * 65}]"), "at most 64"),
@@ -346,7 +346,7 @@ def test_code_of_ones_own_is_not_imported_when_a_charter_is_read(change):
         charter.cell  # noqa: B018
     with pytest.raises(BadSetting, match="cannot import"):  # allowed, it is
         Charter.parse(changed(*change), allowed=["no_such_module:f"])
-    with pytest.raises(BadSetting, match="rounds must be 1 or more"):  # the rest is checked
+    with pytest.raises(BadSetting, match="rounds must be from 1"):  # the rest is checked
         Charter.parse(changed("rounds = 64", "rounds = 0", text=changed(*change)))
 
 

@@ -1,13 +1,14 @@
 """A peer's file: what is in it is whole, is the peer's own, and stays small."""
 
+import asyncio
 import sqlite3
 
 import networkx as nx
 import pytest
 
-from federation import federation, run_all
+from federation import PATH, federation, run_all
 from peerwise.errors import BadFile
-from peerwise.peer.store import FILE, KEEP, Away, Place, Store
+from peerwise.peer.store import FILE, KEEP, Away, Came, Place, Store
 from peerwise.peer.wire import BadLetter
 from peerwise.privacy import Overspent
 
@@ -312,3 +313,26 @@ def test_a_state_that_does_not_fit_its_node_is_refused_when_a_peer_starts(tmp_pa
         daemon.store.advance(Place(0, 1), b"nonsense" * 10, {})
     with pytest.raises(BadLetter, match="what was kept is damaged"):
         run_all(daemon)
+
+
+def test_letters_that_come_together_are_written_together(tmp_path):
+    fed = federation(tmp_path, PATH, {"name": "crc"}, rounds=3)
+    daemon, sizes = fed.daemon("b"), []
+    write = daemon.store.put_all
+    daemon.store.put_all = lambda letters: sizes.append(len(letters)) or write(letters)
+
+    async def come():
+        letters = [Came("a", Place(0, t), bytes([t]), False) for t in range(20)]
+        tasks = [asyncio.create_task(daemon._put(letter)) for letter in letters]
+        await asyncio.sleep(0)
+        tasks[0].cancel()  # the caller hangs up
+        assert not any(await asyncio.gather(*tasks[1:]))
+        assert await daemon._put(letters[3]._replace(body=b"other"))
+
+    asyncio.run(come())
+    assert sum(sizes) == 21
+    assert len(sizes) <= 3
+    assert len(daemon.store.inbox()) == 20
+    daemon._disk.shutdown()
+    daemon._mind.shutdown()
+    daemon.store.close()

@@ -126,6 +126,9 @@ def check(
         str | None, typer.Option(help="A node's rows, to see whether they are as agreed.")
     ] = None,
     node: Annotated[str | None, typer.Option(help="Show whom this node talks to.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another charter: say where both differ first.")
+    ] = None,
 ) -> None:
     """Check a charter and show what it says; with --data, whether rows are as it says."""
     from peerwise.data import load
@@ -133,6 +136,9 @@ def check(
 
     read = Charter.load(charter)
     _show(read)
+    if against is not None:
+        words = read.difference(Charter.load(against))
+        console.print(f"Against {escape(str(against))}: {escape(words or 'no difference')}.")
     if node is not None:
         others = ", ".join(read.neighbours(node))
         where = read.nodes[node].address or "no address, it only dials"
@@ -172,10 +178,16 @@ def cert(
     renew: Annotated[
         bool, typer.Option("--renew", help="Replace the certificate and keep the key.")
     ] = False,
+    charter: Annotated[
+        Path | None, typer.Option(help="Only for a node that stands in this charter.")
+    ] = None,
 ) -> None:
     """Make a node's key and certificate, or renew the certificate."""
+    from peerwise.peer.charter import Charter
     from peerwise.peer.identity import expires, make_certificate
 
+    if charter is not None:
+        Charter.load(charter).index(node)
     path = make_certificate(ca, node, out, days, host or (), renew)
     end = expires(path.read_bytes())
     console.print(f"Certificate: [bold]{escape(str(path))}[/], valid until {end:%Y-%m-%d}.")

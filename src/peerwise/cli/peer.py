@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from peerwise.errors import BadSetting
+from peerwise.errors import BadSetting, PeerwiseError
 
 # The commands of `peerwise peer`.
 peer_app = typer.Typer(
@@ -118,8 +118,13 @@ def run(
     if dry_run:
         _show_dry(*show(site))
         return
-    done = serve(site)
+    done, lacking = serve(site)
     where = f"state in [bold]{escape(str(state))}[/]"
+    if lacking:
+        raise PeerwiseError(
+            f"{node}: all rounds done, but {', '.join(lacking)} did not get the last letter within "
+            f"{linger:g} seconds, and may wait for it; run the same command again"
+        )
     console.print(
         f"{escape(node)}: all rounds done; {where}"
         if done
@@ -163,6 +168,8 @@ def status(state: State) -> None:
         return
     table = Table(show_header=False, title=escape(peer.node), **TITLE)
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
+    if not peer.running:
+        phase = "no process runs: `peerwise peer run` goes on"
     rows = {
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
         "heard last": " ".join(peer.heard) or "nobody",
@@ -256,6 +263,63 @@ def audit(
     console.print(
         f"spent: epsilon {account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}"
     )
+
+
+@peer_app.command()
+def quarantine(
+    what: Annotated[str, typer.Argument(metavar="list|drop|release")],
+    state: State,
+    letter: Annotated[int | None, typer.Argument(help="Its number in the list.")] = None,
+) -> None:
+    """Letters that were put aside: their numbers were out of range, or made a round fail.
+
+    A round goes on without them. A letter that is released is heard after all, if its round is not
+    over. The peer may run meanwhile.
+    """
+    from peerwise.peer import views
+
+    acts = {"drop": views.drop, "release": views.release}
+    if what not in ("list", *acts):
+        raise BadSetting(f"quarantine takes list, drop or release, got {what}")
+    if what != "list":
+        if letter is None:
+            raise BadSetting(f"quarantine {what} needs the number of a letter; see quarantine list")
+        one = acts[what](state, letter)
+        done = {"drop": "dropped", "release": "released"}[what]
+        console.print(f"letter {one.id} of {escape(one.sender)}, round {one.place.round}: {done}")
+        return
+    names = ("number", "from", "phase", "round", "bytes", "since", "reason")
+    table = Table(*names, title="Letters in quarantine", **TITLE)
+    for one in views.quarantine(state):
+        cells = (one.id, one.sender, *one.place, one.bytes, one.time, one.reason)
+        table.add_row(*(escape(str(v)) for v in cells))
+    console.print(table)
+    for name, why in views.ejected(state).items():
+        console.print(f"{escape(name)} is ejected: {escape(why)}")
+
+
+@peer_app.command()
+def eject(
+    state: State,
+    neighbour: Annotated[str, typer.Argument(help="Its name in the charter.")],
+    why: Annotated[str, typer.Option(help="A reason, for the log.")] = "by the operator",
+) -> None:
+    """Neither hear nor tell a neighbour anything, until it is readmitted; the peer may run."""
+    from peerwise.peer import views
+
+    views.eject(state, neighbour, why)
+    console.print(f"{escape(neighbour)} is ejected; `peerwise peer readmit` takes it back")
+
+
+@peer_app.command()
+def readmit(
+    state: State, neighbour: Annotated[str, typer.Argument(help="Its name in the charter.")]
+) -> None:
+    """Hear and tell a neighbour again that was ejected; the peer may run."""
+    from peerwise.peer import views
+
+    views.readmit(state, neighbour)
+    console.print(f"{escape(neighbour)} is readmitted")
 
 
 @peer_app.command()

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Le
 
 from peerwise.combine.weigh import Rule, alone
-from peerwise.core import Array, Message, Method, Shard, State, Tree
+from peerwise.core import Array, Message, Method, Range, Shard, State, Tree
 from peerwise.declare import declares, gives
 from peerwise.errors import BadSetting
 from peerwise.models.family import Model, log_posterior, statistics
@@ -71,7 +71,7 @@ def _method(model: Model, start: Callable[[Shard], Tree], iterations: int, rule:
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value, x)
 
-    return Method(init, message, rule, adapt, predict)
+    return Method(init, message, rule, adapt, predict, ranges=(Range("note.size", 0),))
 
 
 @declares("method")

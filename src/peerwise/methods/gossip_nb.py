@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Gt
 
-from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Mean, Message, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods import relaying
@@ -25,6 +25,7 @@ from peerwise.privacy.mechanism import laplace
 from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
 
 CLAMP = 1e-6  # the least count that a node sends, with `clamp_at_node`
+COUNTED = (Range("count", 0),)  # how much an estimate has seen
 Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
 
 
@@ -227,7 +228,7 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
         count = heard["count"] + 1 if counter == "printed" else seen
         return state._replace(value={**value, "estimate": merged, "count": count})
 
-    return Method(init, message, Slots(rule), adapt, _predict(model))
+    return Method(init, message, Slots(rule), adapt, _predict(model), ranges=COUNTED)
 
 
 @cache
@@ -243,7 +244,7 @@ def _push_sum(model: Model, draw: Release) -> Method:
         half = jnp.full((), 0.5, inbox.weight.dtype)
         return half, jnp.where(inbox.weight > 0, half, 0)
 
-    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model))
+    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model), ranges=COUNTED)
 
 
 @cache
@@ -283,7 +284,7 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
         left = {k: value[k] - relaying.rounded(value["neighbours"] * gift[k]) for k in gift}
         return state._replace(value={**value, **left, "given": given})
 
-    return Method(init, message, Slots(rule), adapt, _predict(model), reply)
+    return Method(init, message, Slots(rule), adapt, _predict(model), reply, ranges=COUNTED)
 
 
 @cache
@@ -297,7 +298,10 @@ def _relayed(model: Model, draw: Release) -> Method:
         relay = relaying.listened(value["relay"], inbox)
         return {"estimate": relaying.total(relay), "count": relay["nodes"], "relay": relay}
 
-    return Method(init, relaying.silent, Slots(rule), _stay, _predict(model), relaying.reply)
+    return Method(
+        init, relaying.silent, Slots(rule), _stay, _predict(model), relaying.reply,
+        ranges=relaying.RANGES,
+    )  # fmt: skip
 
 
 def _stay(key: Array, state: State, shard: Shard) -> State:

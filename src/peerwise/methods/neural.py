@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Le
 from peerwise import combine
 from peerwise.combine.step import Norm, Softening
 from peerwise.combine.weigh import Rule, alone, data_size
-from peerwise.core import Array, Inbox, Mean, Message, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Mean, Message, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.nets.net import Net, log_probabilities
 from peerwise.update.losses import Loss, LossOption
@@ -31,6 +31,10 @@ Start: TypeAlias = Annotated[
 Epsilon: TypeAlias = Annotated[
     float | None, Gt(0), Le(1), "share of the way to the mean; none: 1 / (neighbours heard)"
 ]
+
+
+# sizes are counts; beyond this a variance or its inverse is not a number of 32 bits
+RANGES = (Range("note.size", 0), Range("log_variance", -80, 80))
 
 
 @declares("method")
@@ -236,4 +240,5 @@ def trained(
 
     adapt = replace(local.train, begin=again, end=end)
     init = replace(local.train, begin=begin, end=end) if first else untrained
-    return Method(init, message, rule, adapt, predict, common=start == "common")
+    common = start == "common"
+    return Method(init, message, rule, adapt, predict, common=common, ranges=RANGES)

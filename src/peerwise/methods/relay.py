@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Ge, Gt, Le, Lt
 
-from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.methods import relaying
@@ -27,6 +27,8 @@ BRAKE = 0.5  # log of the factor by which steps shrink per mean delay while the 
 RELEASE = 0.5  # how fast they recover while it falls, as a share of that
 LONG = 10.0  # rounds of mean delay above which steps are divided by (delay / LONG)^2
 FADE = 0.003  # how steps shrink: in round t they are divided by 1 + FADE t
+# sums of what no node has less of than 0, with room for rounding
+SUMS = tuple(Range(f"part.sum.{name}", -1e-3) for name in ("rows", "loss", "age", "brake"))
 
 
 @declares("method", needs=("replies",))
@@ -120,8 +122,9 @@ def relay(
 
     believe = None if clip is None else relaying.believing("steps", clip)
     return Method(
-        init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, believe=believe
-    )
+        init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, believe=believe,
+        ranges=(*relaying.RANGES, *SUMS),
+    )  # fmt: skip
 
 
 def _warmth(model: Model, clip: float | None) -> float:

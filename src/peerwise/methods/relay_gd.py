@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from annotated_types import Ge
 
 from peerwise.combine.weigh import alone
-from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.methods import relaying
 from peerwise.methods.neural import trained
@@ -24,6 +24,7 @@ from peerwise.update.losses import Loss, LossOption
 from peerwise.update.training import Trained, Training
 
 NAME = 1 << 20  # folded into the key of a node's name; training never folds it in
+SUMS = (Range("part.sum.rows", -1e-3), Range("part.sum.age", -1e-3))  # with room for rounding
 
 
 @declares("method", needs=("replies",))
@@ -105,7 +106,10 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
 
     init = replace(first, begin=begin, end=end)
     adapt = replace(later, begin=again, end=end)
-    return Method(init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, common=True)
+    return Method(
+        init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, common=True,
+        ranges=(*relaying.RANGES, *SUMS),
+    )  # fmt: skip
 
 
 def _with(now: Trained, before: Tree) -> Trained:

@@ -14,13 +14,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Inbox, Message, Shard, State, Tree
+from peerwise.core import Array, Inbox, Message, Range, Shard, State, Tree
 
 # Rounds of silence after which a link counts as gone. The nodes behind it then drop out of the
 # sum, which is worse than a late sum: hence a long wait. A node back before its end costs nothing.
 PATIENCE = 64
 UNROLLED = 16  # slots added without a loop, which is faster up to about this many
 FAR = 2**30  # more steps than any path has
+# of the parts that neighbours send, whatever is summed in them
+RANGES = (
+    *(Range(f"part.{name}", 0) for name in ("nodes", "ages", "news", "clock")),
+    Range("part.steps", 0, FAR),
+)
 
 Relay = dict[str, Any]
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Ge, Lt
 
-from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Message, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods.gossip_nb import Release, release
@@ -156,7 +156,8 @@ def _robust(model: Model, draw: Release, rule: str, trim: float, fewest: float) 
     def predict(key: Array, value: Tree, x: Array) -> Array:
         return log_posterior(model, value, x)
 
-    return Method(init, message, Slots(listen), adapt, predict)
+    ranges = (Range("note.size", 0),)
+    return Method(init, message, Slots(listen), adapt, predict, ranges=ranges)
 
 
 def corrupt(key: Array, value: Tree, kind: str) -> Tree:

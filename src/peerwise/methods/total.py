@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from peerwise.combine.weigh import equal
-from peerwise.core import Array, Inbox, Message, Method, Shard, Slots, State, Tree
+from peerwise.core import Array, Inbox, Message, Method, Range, Shard, Slots, State, Tree
 
 
 @cache
-def total(count: Callable[[Shard], Tree]) -> Method:
+def total(count: Callable[[Shard], Tree], ranges: tuple[Range, ...] = ()) -> Method:
     """Every node ends with the sum of `count(shard)` over all nodes, in its value's "total".
 
     A node's name is a random number. The smallest that a node has heard of is its root, its parent
@@ -25,6 +25,7 @@ def total(count: Callable[[Shard], Tree]) -> Method:
     of those that name it as their parent, and the total that it got from its parent. On a fixed
     connected graph with links both ways and no loss, all have the total after 3 x diameter rounds.
     Sums of counts below 2^24 (2^53 in float64) are exact; all nodes end with the root's number.
+    `ranges` are those of what is summed.
     """
 
     def init(key: Array, shard: Shard) -> State:
@@ -59,7 +60,8 @@ def total(count: Callable[[Shard], Tree]) -> Method:
             "total": jax.tree.map(lambda a, b: jnp.where(is_root, a, b), below, above),
         }
 
-    return Method(init, message, Slots(rule), _stay, _silent)
+    ranges = (Range("value.steps", 0, 2**30), *ranges)
+    return Method(init, message, Slots(rule), _stay, _silent, ranges=ranges)
 
 
 @cache

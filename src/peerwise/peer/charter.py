@@ -44,7 +44,7 @@ class Charter(Terms):
 
     name: str = Field(min_length=1)
     target: str = Field(min_length=1, description="the column to predict")
-    classes: tuple[str, ...] = Field(min_length=2)
+    classes: tuple[str, ...] = Field(min_length=2, max_length=terms.MOST_NODES)
     missing: Annotated[bool, Field(strict=True)] = Field(
         False, description="whether cells may be empty"
     )
@@ -52,7 +52,7 @@ class Charter(Terms):
     units: Literal["given", "agree"] = Field(
         "given", description="center and scale as given, or found by exact sums between neighbours"
     )
-    features: tuple[FeatureTerms, ...] = Field(min_length=1)
+    features: tuple[FeatureTerms, ...] = Field(min_length=1, max_length=100_000)
     method: Any = Field(
         description="as in a run file, and so the next four: what is learnt and how"
     )
@@ -126,15 +126,20 @@ class Charter(Terms):
 
     @property
     def hash(self) -> str:
-        """sha256 of what the charter says, whatever the order of its keys and what it leaves out.
+        """sha256 of what the charter says, whatever the order of its keys.
 
-        The order of the nodes, features and classes counts: nodes go by their number.
+        Defaults count as if they were written: versions with others must not learn together. The
+        order of the nodes, features and classes counts: nodes go by their number.
         """
-        raw = self.model_dump(mode="json", exclude_defaults=True, exclude=set(DESCRIPTION))
-        raw["description"] = described.choices(self._tables)
-        raw["nodes"] = list(raw["nodes"].items())
-        text = json.dumps(raw, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(self.values(), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def values(self) -> dict[str, Any]:
+        """All that the charter says, by dotted key, with every default."""
+        raw = self.model_dump(mode="json", exclude=set(DESCRIPTION))
+        whole = {key: raw.pop(key) for key in ("classes", "features", "missing_words")}
+        nodes = list(raw.pop("nodes").items())
+        return {**described.flat("", raw | self._tables), **whole, "nodes": nodes}
 
     def difference(self, other: "Charter") -> str | None:
         """The first difference in words, None when both say the same."""

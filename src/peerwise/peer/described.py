@@ -17,7 +17,7 @@ from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
 from peerwise.models.registry import first_phase
 from peerwise.names import entries
-from peerwise.peer.terms import BudgetTerms, LimitTerms
+from peerwise.peer.terms import ROUNDS, BudgetTerms, LimitTerms
 from peerwise.privacy.composition import Charge, renyi
 from peerwise.privacy.release import PRIVATE
 
@@ -90,8 +90,8 @@ def check_moved(raw: Mapping[str, Any]) -> None:
 def run_of(run: Any) -> dict[str, Any]:
     """Rounds, seed and precision, whatever the method."""
     values = filled(SECTIONS["run"], _table("run", run), "run", sweeps=False)
-    if not values["rounds"]:
-        raise BadSetting("[run] rounds must be 1 or more, got 0")
+    if not 1 <= values["rounds"] <= ROUNDS:
+        raise BadSetting(f"[run] rounds must be from 1 to {ROUNDS}, got {values['rounds']}")
     return {key: values[key] for key in RUN}
 
 
@@ -243,22 +243,6 @@ def _full(section: str, given: Any) -> dict[str, Any]:
     if section not in NAMED:
         return filled(SECTIONS[section], table, section, sweeps=False)
     return table if own_code(table) else dict(canonical(section, table, (section,), sweeps=False))
-
-
-def choices(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What the tables choose other than the defaults, by dotted key.
-
-    Defaults are left out, so that an option that is new does not part old and new nodes.
-    """
-    usual: dict[str, Any] = {}
-    for section, table in tables.items():
-        if section not in NAMED:
-            usual |= {f"{section}.{key}": o.default for key, o in SECTIONS[section].items()}
-        elif not own_code(table):
-            defaults = canonical(section, table["name"], sweeps=False)
-            usual |= flat(section, {**defaults, "name": None})
-    absent = object()
-    return {key: v for key, v in flat("", tables).items() if usual.get(key, absent) != v}
 
 
 def flat(name: str, value: Any) -> dict[str, Any]:

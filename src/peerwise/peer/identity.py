@@ -7,6 +7,7 @@ because the clocks of two machines are never quite the same.
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -146,6 +147,16 @@ def load_identity(folder: str | Path, node: str) -> Identity:
 def expires(pem: bytes) -> datetime:
     """When a certificate ends, with its time zone."""
     return _certificate(pem, "the certificate").not_valid_after_utc
+
+
+def is_over(pem: bytes) -> bool:
+    """Whether a certificate has ended."""
+    return _now() > _end(pem)
+
+
+@lru_cache(maxsize=1024)
+def _end(pem: bytes) -> datetime:
+    return expires(pem)
 
 
 def _now() -> datetime:

@@ -10,7 +10,7 @@ import numpy as np
 
 from peerwise import data, runtime
 from peerwise.channel import Channel
-from peerwise.core import Shard, State
+from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
 from peerwise.methods.private_crc import clipped_update, noise_multiplier
@@ -20,6 +20,13 @@ from peerwise.node import Adapt, Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning, constant
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
+
+# of the sums that a first phase finds: counts and squares
+SUMMED = tuple(
+    Range(f"{part}.{name}", 0)
+    for part in ("below", "total")
+    for name in ("model", "units.count", "units.square")
+)
 
 
 class Plan:
@@ -101,8 +108,8 @@ class Plan:
         if not self.learns(phase):
             shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))
             return Node(
-                total(learning.count()), self.topology, self.index, shard, seed=charter.seed,
-                precision="float64",
+                total(learning.count(), SUMMED), self.topology, self.index, shard,
+                seed=charter.seed, precision="float64",
             )  # fmt: skip
         world = learning.world(self.x, self.y, agreed, released)
         method, shards, links, _, _ = learning.assembled(world)

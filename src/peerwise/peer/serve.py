@@ -3,14 +3,13 @@
 import asyncio
 import fcntl
 import hashlib
-import json
-import logging
+import os
+import resource
 import signal
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +17,17 @@ from peerwise import data
 from peerwise.channel import Channel
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
+from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity
+from peerwise.peer.journal import log, log_to
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
-from peerwise.peer.store import Store, now
+from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 
-JOURNAL = "peer.log"
-LOCK = "peer.lock"
+FILES = 16384  # that may be open, if the system allows it
 
 
 class Site:
@@ -97,7 +97,7 @@ def dry_run(site: Site) -> tuple[Plan, dict[str, Letter]]:
 def only_one(folder: Path) -> Iterator[None]:
     """Refuse a second process with the same state; the system lets go when a process ends."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / LOCK).touch(mode=0o600)
     except OSError as error:
         raise BadFile(f"cannot write to the state {folder}: {error.strerror}") from None
@@ -111,13 +111,30 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def serve(site: Site) -> bool:
-    """Run until all rounds are done (True), or SIGTERM or SIGINT (False)."""
+class Ended(NamedTuple):
+    """How a peer ended: whether all rounds are done, and who still waits for its last letter."""
+
+    done: bool
+    lacking: tuple[str, ...]
+
+
+def serve(site: Site) -> Ended:
+    """Run until all rounds are done, or SIGTERM or SIGINT."""
+    os.umask(0o077)  # whatever is written here is for the site alone
+    _many_files()
     with only_one(site.state):
         return _serve(site)
 
 
-def _serve(site: Site) -> bool:
+def _many_files() -> None:
+    """Let connections of strangers, until they are cut off, leave room for those of neighbours."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _serve(site: Site) -> Ended:
     identity = load_identity(site.keys, site.node)
     plan = site.plan()
     held_out = None
@@ -133,52 +150,25 @@ def _serve(site: Site) -> bool:
         data=site.mark,
         budget=None if budget is None else budget.model_dump(),
         schema=site.charter.schema().to_json(),
+        anchor=site.keys / f"{site.node}{ENDING}",
     )
-    _log_to(site.state / JOURNAL, site.node, site.quiet)
+    log_to(site.state, site.node, site.quiet)
+    if store.lost:
+        log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
     meters = Meters()
     if site.metrics is not None:
         meters.serve(site.metrics)
     options = Options(site.listen, site.linger, held_out=held_out)
 
-    async def run() -> bool:
+    async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
-        return await daemon.run()
+        done = await daemon.run()
+        return Ended(done, daemon.lacking if done else ())
 
     try:
         return asyncio.run(run())
     finally:
         store.close()
-
-
-class _Json(logging.Formatter):
-    """A line of JSON for every event."""
-
-    def __init__(self, node: str):
-        super().__init__()
-        self._node = node
-
-    def format(self, record: logging.LogRecord) -> str:
-        facts = getattr(record, "facts", {})
-        line = {"time": now(), "level": record.levelname.lower(), "node": self._node,
-                "event": record.getMessage(), **facts}  # fmt: skip
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
-def _log_to(path: Path, node: str, quiet: bool) -> None:
-    """Events go to a file beside the state, and to the standard error unless quiet."""
-    log = logging.getLogger("peerwise.peer")
-    log.setLevel(logging.INFO)
-    log.propagate = False
-    handlers: list[logging.Handler] = [logging.FileHandler(path, encoding="utf-8")]
-    if not quiet:
-        handlers.append(logging.StreamHandler(sys.stderr))
-    for old in log.handlers[:]:
-        log.removeHandler(old)
-    for handler in handlers:
-        handler.setFormatter(_Json(node))
-        log.addHandler(handler)

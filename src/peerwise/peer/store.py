@@ -7,20 +7,24 @@ Every row has a hash of its own, so that damage is seen before anything is learn
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, Self
 
-from peerwise.errors import BadFile
+from peerwise.errors import BadFile, BadSetting
+from peerwise.peer.anchor import Anchor
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
-FILE = "peer.db"
+FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
+ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
+STATE = "2"  # of the tables below: a file of another version is refused
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
@@ -45,6 +49,21 @@ CREATE TABLE IF NOT EXISTS rounds (
     seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, mark TEXT NOT NULL,
     PRIMARY KEY (phase, round)
 );
+CREATE TABLE IF NOT EXISTS quarantine (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sender TEXT NOT NULL, phase INTEGER NOT NULL,
+    round INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, time TEXT NOT NULL,
+    mark TEXT NOT NULL, UNIQUE (sender, phase, round)
+);
+CREATE TABLE IF NOT EXISTS heads (
+    sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
+    mark TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS lives (
+    name TEXT PRIMARY KEY, life INTEGER NOT NULL, mark TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS ejected (
+    name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
+);
 """
 # what the hash of a row is of; `bodies` are kept by their own
 HASHED = {
@@ -53,9 +72,20 @@ HASHED = {
     "rounds": "phase, round, heard, missed, seconds, error, time",
     "progress": "id, phase, round, state, time",
     "inbox": "sender, phase, round, body, time",
+    "quarantine": "sender, phase, round, reason, body, time",
+    "heads": "sender, phase, round, hash",
+    "lives": "name, life",
+    "ejected": "name, why, time",
 }
 _ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"
-SMALL = ("peer", "outbox", "rounds")  # without states and letters, which may be large
+SMALL = (
+    "peer",
+    "outbox",
+    "rounds",
+    "heads",
+    "lives",
+    "ejected",
+)  # without states and letters, which may be large
 
 
 class Place(NamedTuple):
@@ -63,6 +93,26 @@ class Place(NamedTuple):
 
     phase: int
     round: int
+
+
+class Aside(NamedTuple):
+    """A letter in quarantine."""
+
+    id: int
+    sender: str
+    place: Place
+    reason: str
+    bytes: int
+    time: str
+
+
+class Came(NamedTuple):
+    """A letter that came; `newest`: those before it are of no use any more."""
+
+    sender: str
+    place: Place
+    body: bytes
+    newest: bool
 
 
 class Away(NamedTuple):
@@ -100,6 +150,8 @@ class Store:
         self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
         db.create_function("mark", -1, _mark, deterministic=True)
         db.create_function("sha256", 1, _sha256, deterministic=True)
+        self.anchor: Anchor | None = None
+        self.lost = 0  # charges that only the anchor knew of
 
     @classmethod
     def open(
@@ -112,11 +164,13 @@ class Store:
         data: str,
         budget: Mapping[str, Any] | None = None,
         schema: str | None = None,
+        anchor: Path | None = None,
     ) -> Self:
         """The file in `folder`, made where there is none; refused where it is somebody else's.
 
         `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
-        accountant) makes the file a privacy ledger too.
+        accountant) makes the file a privacy ledger too, and `anchor` is a file elsewhere that keeps
+        what it holds when the state is taken back to an older one.
         """
         path = Path(folder) / FILE
         fresh = not path.exists()
@@ -129,6 +183,7 @@ class Store:
             db = ledger_file.connect(path, "a peer's state")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA busy_timeout = 10000")
+            db.execute("PRAGMA secure_delete = OFF")  # letters are no rows, and the file is private
         except (OSError, *ledger_file.BROKEN) as error:
             raise BadFile(f"cannot open the state {path}: {error}") from None
         try:
@@ -148,9 +203,13 @@ class Store:
                 for statement in TABLES.split(";"):
                     db.execute(statement)
                 if not made.about():
-                    made.set(node=node, charter=charter, data=data, text=charter_text, made=now())
+                    made.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
+                             state=STATE)  # fmt: skip
             made._check(HASHED, bodies=True)
             made._mine({"node": node, "charter": charter, "data": data})
+            if ledger is not None and anchor is not None:
+                made.anchor = Anchor(anchor, data)
+                made.lost = made.anchor.mend(ledger)
         except ledger_file.BROKEN as error:
             db.close()
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
@@ -160,19 +219,21 @@ class Store:
         return made
 
     @classmethod
-    def look(cls, folder: str | Path) -> Self:
-        """The file in `folder`, to read only."""
+    def look(cls, folder: str | Path, write: bool = False) -> Self:
+        """The file in `folder`, to read only, or to `write` to while its peer runs."""
         path = Path(folder) / FILE
         if not path.exists():
             raise BadFile(f"there is no peer's state in {folder}: {FILE} is missing")
         try:
-            where = f"{path.resolve().as_uri()}?mode=ro"
+            where = f"{path.resolve().as_uri()}?mode={'rw' if write else 'ro'}"
             db = sqlite3.connect(
                 where, uri=True, timeout=10, isolation_level=None, check_same_thread=False
             )
             names = {n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
             if not {"peer", "outbox", "progress"} <= names:
                 raise BadFile(f"{path} is not a peer's state")
+            if write and "quarantine" not in names:
+                raise BadFile(f"{path} is of an older version of Peerwise, and is only to be read")
             ledger = Ledger(db, path, ledger_file.verify(db, path)) if "releases" in names else None
             made = cls(db, path, ledger)
             if not made._earlier():
@@ -203,6 +264,8 @@ class Store:
         """What happens inside is on the disk when it ends, or not at all."""
         with self._lock, ledger_file.alone(self._db, self.path, "state"):
             yield
+            if self.anchor is not None and self.ledger is not None:
+                self.anchor.note(self.ledger)
 
     def _keep(self, verb: str, table: str, *values: Any) -> None:
         """Insert a row and its hash."""
@@ -277,22 +340,156 @@ class Store:
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
         """
+        return self.put_all([Came(sender, place, body, newest)])[0]
+
+    def put_all(self, letters: Sequence[Came]) -> list[bool]:
+        """Keep letters that came at about the same time, for the price of one; see `put`."""
         with self.transaction():
-            old = self._db.execute(
-                "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
-                (sender, *place),
-            ).fetchone()
-            if old is not None:
-                return bytes(old[0]) != body
-            if newest:
-                self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
-            self._keep("INSERT", "inbox", sender, *place, body, now())
+            return [self._put(*letter) for letter in letters]
+
+    def _put(self, sender: str, place: Place, body: bytes, newest: bool) -> bool:
+        old = self._db.execute(
+            "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
+            (sender, *place),
+        ).fetchone()
+        if old is not None:
+            return bytes(old[0]) != body
+        if self.aside(sender, place):
+            return False
+        if newest:
+            self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
+        self._keep("INSERT", "inbox", sender, *place, body, now())
+        self._head(sender, place, body)
         return False
+
+    def _head(self, sender: str, place: Place, body: bytes) -> None:
+        """Note the newest letter of a neighbour: should it go back, it learns so from this."""
+        known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
+        if not known or place > Place(*known[0]):
+            self._keep("INSERT OR REPLACE", "heads", sender, *place, _sha256(body))
+
+    def heads(self) -> dict[str, Place]:
+        """By neighbour: the newest of its letters that came."""
+        rows = self._read("SELECT sender, phase, round FROM heads")
+        return {sender: Place(phase, t) for sender, phase, t in rows}
+
+    def kept(self, receiver: str, since: Place) -> list[Away]:
+        """The letters to a neighbour from a place on that are kept, whether it had them or not."""
+        rows = self._read(
+            "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
+            "AND (phase, round) >= (?, ?) ORDER BY phase, round",
+            (receiver, *since),
+        )
+        return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
 
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
         rows = self._read("SELECT sender, phase, round, body FROM inbox")
         return {(sender, Place(phase, t)): bytes(body) for sender, phase, t, body in rows}
+
+    def put_aside(
+        self, sender: str, place: Place, reason: str, body: bytes | None, inside: bool = False
+    ) -> None:
+        """Move a letter to the quarantine, from the inbox where `body` is None."""
+        with nullcontext() if inside else self.transaction():
+            where = "sender = ? AND phase = ? AND round = ?"
+            if body is None:
+                rows = self._read(f"SELECT body FROM inbox WHERE {where}", (sender, *place))
+                if not rows:
+                    return
+                body = bytes(rows[0][0])
+            self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
+            row = (sender, *place, reason[:500], body, now())
+            self._db.execute(
+                "INSERT OR IGNORE INTO quarantine (sender, phase, round, reason, body, time, mark) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*row, _mark(*row)),
+            )
+            self._head(sender, place, body)
+            self._db.execute(
+                "DELETE FROM quarantine WHERE sender = ? AND id NOT IN (SELECT id FROM quarantine "
+                "WHERE sender = ? ORDER BY id DESC LIMIT ?)",
+                (sender, sender, ASIDE),
+            )
+
+    def aside(self, sender: str | None = None, place: Place | None = None) -> list[Aside]:
+        """Letters in quarantine, oldest first: all, those of a sender, or the one of a place."""
+        chosen = {"sender": sender, **({} if place is None else place._asdict())}
+        given = {key: value for key, value in chosen.items() if value is not None}
+        where = " AND ".join(f"{key} = ?" for key in given) or "1"
+        rows = self._read(
+            "SELECT id, sender, phase, round, reason, length(body), time FROM quarantine "
+            f"WHERE {where} ORDER BY id",
+            given.values(),
+        )
+        return [Aside(i, who, Place(phase, t), *rest) for i, who, phase, t, *rest in rows]
+
+    def drop(self, number: int) -> Aside:
+        """Take a letter out of the quarantine for good; BadSetting where there is none."""
+        with self.transaction():
+            found = self._one_aside(number)
+            self._db.execute("DELETE FROM quarantine WHERE id = ?", (number,))
+        return found
+
+    def release(self, number: int) -> Aside:
+        """Put a letter back among those that came; refused where its round is over."""
+        with self.transaction():
+            found = self._one_aside(number)
+            rows = self._db.execute("SELECT phase, round FROM progress").fetchall()
+            if rows and found.place < Place(*rows[0]):
+                raise BadSetting(
+                    f"letter {number} is of round {found.place.round}, which is over; drop it"
+                )
+            body = self._read("SELECT body FROM quarantine WHERE id = ?", (number,))[0][0]
+            self._keep("INSERT OR IGNORE", "inbox", found.sender, *found.place, body, now())
+            self._db.execute("DELETE FROM quarantine WHERE id = ?", (number,))
+        return found
+
+    def _one_aside(self, number: int) -> Aside:
+        for one in self.aside():
+            if one.id == number:
+                return one
+        raise BadSetting(
+            f"there is no letter {number} in quarantine; see `peerwise peer quarantine list`"
+        )
+
+    def live(self) -> tuple[int, dict[str, int]]:
+        """The number of a new life of this peer, and the newest of each neighbour.
+
+        It is greater than that of any life before, on any copy of the file, as the clock goes on.
+        """
+        with self.transaction():
+            life = max(int(self.about().get("life", 0)) + 1, int(1000 * time.time()))
+            self.set(life=str(life))
+        return life, dict(self._read("SELECT name, life FROM lives"))
+
+    def lives(self, name: str, life: int) -> None:
+        """Note the newest life of a neighbour."""
+        with self.transaction():
+            self._keep("INSERT OR REPLACE", "lives", name, life)
+
+    def eject(self, name: str, why: str) -> None:
+        """Note that a neighbour is not listened to, nor told anything, until it is readmitted."""
+        with self.transaction():
+            self._keep("INSERT OR REPLACE", "ejected", name, why, now())
+            self._db.execute("DELETE FROM inbox WHERE sender = ?", (name,))
+            self._db.execute(
+                f"UPDATE outbox {_ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL",
+                (DROPPED, DROPPED, name),
+            )
+
+    def readmit(self, name: str) -> None:
+        """Take back `eject`."""
+        with self.transaction():
+            self._db.execute("DELETE FROM ejected WHERE name = ?", (name,))
+
+    def ejected(self) -> dict[str, str]:
+        """By neighbour that is ejected: why."""
+        return dict(self._read("SELECT name, why FROM ejected"))
+
+    def version(self) -> int:
+        """A number that changes whenever another process has written to the file."""
+        return int(self._read("PRAGMA data_version")[0][0])
 
     def unsent(self, receiver: str) -> list[Away]:
         """Letters that a neighbour has not acknowledged, oldest first."""
@@ -328,8 +525,14 @@ class Store:
             self._db.close()
 
     def _mine(self, facts: dict[str, str]) -> None:
-        """Refuse the state of another node, charter or data file."""
+        """Refuse the state of another version, node, charter or data file."""
         old = self.about()
+        if old.get("state", "1") != STATE:
+            raise BadFile(
+                f"{self.path} is of another version of Peerwise (its state is of version "
+                f"{old.get('state', '1')}, this program's of {STATE}); go on with that version, or "
+                f"give another --state{self._counts()}"
+            )
         if old["node"] != facts["node"]:
             raise BadFile(
                 f"{self.path} is the state of node '{old['node']}', not of '{facts['node']}'; give "

@@ -13,6 +13,11 @@ from peerwise.peer.names import check_node
 # "5" is no number and 1 is no truth: what peers must agree on is not guessed
 Whole = Annotated[int, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Value = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e100, le=1e100)]
+WEEK = 7 * 24 * 3600.0
+ROWS = 10**12
+ROUNDS = 10**6  # more would take years; what a private method spends is found round by round
+MOST_NODES = 10_000  # and features, and classes: far more than any network has
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
@@ -31,10 +36,10 @@ class FeatureTerms(Terms):
     name: str = Field(min_length=1)
     kind: Literal["numeric", "categorical"]
     categories: tuple[str, ...] = ()
-    center: Number = 0.0
-    scale: Number = Field(1.0, gt=0)
-    low: Number | None = Field(None, description="the least value that is taken")
-    high: Number | None = Field(None, description="the greatest value that is taken")
+    center: Value = 0.0
+    scale: Number = Field(1.0, gt=0, le=1e100)
+    low: Value | None = Field(None, description="the least value that is taken")
+    high: Value | None = Field(None, description="the greatest value that is taken")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -65,20 +70,25 @@ class PaceTerms(Terms):
         "wait",
         description="wait for every neighbour, for those in time, or take the newest of each",
     )
-    deadline: Number = Field(30.0, gt=0, description="seconds that a round may last")
+    deadline: Number = Field(30.0, gt=0, le=WEEK, description="seconds that a round may last")
     start: Number = Field(
-        120.0, gt=0, description="seconds for which the first round waits for all neighbours"
+        120.0,
+        gt=0,
+        le=WEEK,
+        description="seconds for which the first round waits for all neighbours",
     )
     adaptive: bool = Field(
         False, description="a deadline as long as letters usually take, and no longer than that"
     )
-    staleness: Whole = Field(8, ge=1, description="rounds after which a message has no say")
+    staleness: Whole = Field(
+        8, ge=1, le=ROUNDS, description="rounds after which a message has no say"
+    )
 
 
 class BudgetTerms(Terms):
     """The most that a node may spend; every node keeps a ledger of it."""
 
-    epsilon: Number = Field(gt=0)
+    epsilon: Number = Field(gt=0, le=1e6)
     delta: Number = Field(0.0, ge=0, lt=1)
     accountant: Literal["basic", "rdp"] = "basic"
 
@@ -86,13 +96,15 @@ class BudgetTerms(Terms):
 class LimitTerms(Terms):
     """What a node must bring to take part, and what it takes from others."""
 
-    rows: Whole | None = Field(None, ge=1, description="rows in the whole network, as agreed")
-    least_rows: Whole = Field(1, ge=1, description="rows that a node must have")
-    least_count: Whole = Field(0, ge=0, description="rows that a class must have, or none")
+    rows: Whole | None = Field(
+        None, ge=1, le=ROWS, description="rows in the whole network, as agreed"
+    )
+    least_rows: Whole = Field(1, ge=1, le=ROWS, description="rows that a node must have")
+    least_count: Whole = Field(0, ge=0, le=ROWS, description="rows that a class must have, or none")
     message_bytes: Whole = Field(
         64 * 2**20, ge=1024, lt=2**31, description="the largest message taken"
     )
-    ahead: Whole = Field(2, ge=1, description="rounds that a message may be in the future")
+    ahead: Whole = Field(2, ge=1, le=64, description="rounds that a message may be in the future")
 
 
 class NodeTerms(Terms):
@@ -145,8 +157,11 @@ def ordered(nodes: Mapping[str, NodeTerms]) -> dict[str, NodeTerms]:
 
 def check_nodes(nodes: Mapping[str, NodeTerms]) -> None:
     """Refuse nodes that do not make one network in which every link can be dialled."""
-    if len(nodes) < 2:
-        raise BadSetting(f"a network needs at least 2 nodes, got {len(nodes)}; add [nodes.NAME]")
+    if not 2 <= len(nodes) <= MOST_NODES:
+        raise BadSetting(
+            f"a network needs from 2 to {MOST_NODES} nodes, got {len(nodes)}; add or remove "
+            "[nodes.NAME]"
+        )
     # case does not count in the names of certificates, nor of files on some machines
     distinct([check_node(name).lower() for name in nodes], "the node name, whatever its case,")
     distinct([node.address for node in nodes.values() if node.address], "the address")

@@ -13,18 +13,25 @@ import grpc
 import grpc.aio
 
 from peerwise.errors import BadSetting
-from peerwise.peer.identity import Identity
+from peerwise.peer.identity import Identity, is_over
 
 SERVICE = "peerwise.Peer"
 METHODS = ("Hello", "Push", "Pull")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller
+LIFE = "peerwise-life"  # the header with the number of the caller's life
 MARGIN = 1 << 16  # bytes of a call beside its letter
 IN_FLIGHT = 4  # calls of one peer at a time
-STREAMS = 8  # of one connection; their letters are in memory before anybody looks at them
+STREAMS = 8  # of one connection
+WINDOW = 1 << 18  # bytes of a message that come before it is wanted
+HANDSHAKE = 5.0  # seconds in which a caller must have shown its certificate
+BODY = 60.0  # seconds in which a letter must have come
+HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
+CONNECTIONS = 4096  # that are open at a time
 REASON = 2000  # bytes of a reason: more than 8 KiB of headers would not arrive
 
 Code = grpc.StatusCode
 Handler = Callable[["Call"], Awaitable[bytes]]
+Admit = Callable[["Call"], None]  # raises Refused
 
 
 class Refused(Exception):
@@ -42,6 +49,9 @@ class Call(NamedTuple):
     caller: str  # of the certificate
     charter: str
     body: bytes
+    life: int = 0  # what the caller says, 0 if nothing
+    address: str = ""
+    expired: bool = False  # its certificate, while the connection was open
 
 
 def told(answer: bytes) -> dict[str, Any]:
@@ -67,25 +77,63 @@ def _sayable(why: str) -> str:
     return why.encode(errors="backslashreplace")[:REASON].decode(errors="ignore")
 
 
-def _caller(context: Any) -> str:
+def _caller(known: Any) -> str:
     """The name in the certificate of a caller, which must be among its alternative names."""
-    known = context.auth_context()
     common = [name.decode() for name in known.get("x509_common_name", [])]
     also = [name.decode() for name in known.get("x509_subject_alternative_name", [])]
     return common[0] if common and common[0] in also else ""
 
 
-class Server(grpc.GenericRpcHandler):
-    """What listens for neighbours."""
+def _expired(known: Any) -> bool:
+    """Whether the certificate has ended since the connection was made."""
+    return any(map(is_over, known.get("x509_pem_cert", [])))
 
-    def __init__(self, identity: Identity, address: str, answer: Handler, most: int):
-        self._answer = answer
+
+def _life(text: Any) -> int:
+    """The number of a life in a header; 0 where there is none."""
+    fits = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 15
+    return int(text) if fits else 0
+
+
+def _admit_all(call: Call) -> None:
+    """Let every caller through."""
+
+
+async def _only(bodies: Any) -> bytes:
+    """The message of a call; empty where there is none."""
+    async for body in bodies:
+        return bytes(body)
+    return b""
+
+
+class Server(grpc.GenericRpcHandler):
+    """What listens for neighbours.
+
+    `admit` looks at a call before anything of its body is read: what a stranger sends takes no
+    more room than a window of its connection.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        address: str,
+        answer: Handler,
+        most: int,
+        admit: Admit = _admit_all,
+    ):
+        self._answer, self._admit = answer, admit
         self._busy: dict[str, int] = {}
         self.address = address
         options = [
             *_options(most),
+            ("grpc.so_reuseport", 0),  # a port that is taken must be noticed
             ("grpc.max_concurrent_streams", STREAMS),
-            ("grpc.server_handshake_timeout_ms", 20_000),
+            ("grpc.http2.bdp_probe", 0),  # a window that grows is room for strangers, too
+            ("grpc.http2.lookahead_bytes", WINDOW),
+            ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE)),
+            ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+            ("grpc.max_connection_age_ms", HOUR),
+            ("grpc.max_connection_age_grace_ms", 60_000),
         ]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
@@ -108,25 +156,38 @@ class Server(grpc.GenericRpcHandler):
         if service != SERVICE or method not in METHODS:
             return None
 
-        async def handle(body: bytes, context: Any) -> bytes:
-            headers = dict(context.invocation_metadata() or ())
-            caller = _caller(context)
-            call = Call(method, caller, str(headers.get(CHARTER, "")), body)
-            busy = self._busy.get(caller, 0)
-            if busy >= IN_FLIGHT:
-                await context.abort(Code.RESOURCE_EXHAUSTED, "too many calls at once")
-            self._busy[caller] = busy + 1
+        async def handle(bodies: Any, context: Any) -> bytes:
             try:
-                return await self._answer(call)
+                return await self._handled(method, bodies, context)
             except Refused as error:
                 await context.abort(error.code, _sayable(error.why))
-            finally:
-                self._busy[caller] -= 1
-                if not self._busy[caller]:
-                    del self._busy[caller]
             raise AssertionError("an aborted call does not come back")
 
-        return grpc.unary_unary_rpc_method_handler(handle)
+        # a caller sends one message; read as a stream, it can be refused before it has come
+        return grpc.stream_unary_rpc_method_handler(handle)
+
+    async def _handled(self, method: str, bodies: Any, context: Any) -> bytes:
+        headers = dict(context.invocation_metadata() or ())
+        life = _life(headers.get(LIFE))
+        where = str(context.peer() or "")
+        charter = str(headers.get(CHARTER, ""))[:64]
+        known = context.auth_context()
+        call = Call(method, _caller(known), charter, b"", life, where, _expired(known))
+        self._admit(call)
+        busy = self._busy.get(call.caller, 0)
+        if busy >= IN_FLIGHT:
+            raise Refused(Code.RESOURCE_EXHAUSTED, "too many calls at once", "busy")
+        self._busy[call.caller] = busy + 1
+        try:
+            body = await asyncio.wait_for(_only(bodies), BODY)
+            return await self._answer(call._replace(body=body))
+        except TimeoutError:
+            why = f"nothing whole came within {BODY:g} seconds"
+            raise Refused(Code.DEADLINE_EXCEEDED, why, "slow") from None
+        finally:
+            self._busy[call.caller] -= 1
+            if not self._busy[call.caller]:
+                del self._busy[call.caller]
 
     async def start(self) -> None:
         """Begin to listen."""
@@ -140,8 +201,11 @@ class Server(grpc.GenericRpcHandler):
 class Link:
     """The way to one neighbour that can be dialled."""
 
-    def __init__(self, identity: Identity, name: str, address: str, charter: str, most: int):
-        self.name, self._charter = name, charter
+    def __init__(
+        self, identity: Identity, name: str, address: str, charter: str, most: int, life: int = 0
+    ):
+        self.name = name
+        self._headers = ((CHARTER, charter), (LIFE, str(life)))
         credentials = grpc.ssl_channel_credentials(
             identity.authority, identity.key, identity.certificate
         )
@@ -158,8 +222,7 @@ class Link:
 
     async def call(self, method: str, body: bytes, timeout: float) -> bytes:
         """The answer to a call; grpc.aio.AioRpcError where there is none."""
-        headers = ((CHARTER, self._charter),)
-        answer: bytes = await self._calls[method](body, timeout=timeout, metadata=headers)
+        answer: bytes = await self._calls[method](body, timeout=timeout, metadata=self._headers)
         return answer
 
     async def close(self) -> None:

@@ -1,5 +1,6 @@
 """What a peer's file tells whoever looks: how far it is, what left the site, what it cost."""
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Collection, Sequence
@@ -10,11 +11,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from peerwise.core import State
-from peerwise.errors import BadFile, BadSetting
+from peerwise.errors import BadFile, BadSetting, UnknownName
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import Learnt, blank_value
-from peerwise.peer.store import DROPPED, Place, Store
+from peerwise.peer.store import DROPPED, LOCK, Aside, Place, Store
 from peerwise.peer.wire import unpack_tree
 
 
@@ -35,6 +36,7 @@ class Status(NamedTuple):
     epsilon: float | None  # spent
     budget: float | None
     time: str  # of the last change
+    running: bool  # whether a process works with the state now
 
     @property
     def done(self) -> bool:
@@ -66,8 +68,20 @@ def status(folder: str | Path) -> Status | None:
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
-        when,
+        when, _is_running(folder),
     )  # fmt: skip
+
+
+def _is_running(folder: str | Path) -> bool:
+    """Whether a process holds the lock of a state."""
+    try:
+        with open(Path(folder) / LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
@@ -135,6 +149,48 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "left": left,
         "budget": charter.budget,
     }
+
+
+def quarantine(folder: str | Path) -> list[Aside]:
+    """The letters that a peer has put aside, oldest first."""
+    with closing(Store.look(folder)) as store:
+        return store.aside()
+
+
+def drop(folder: str | Path, number: int) -> Aside:
+    """The letter that is taken out of the quarantine for good."""
+    with closing(Store.look(folder, write=True)) as store:
+        return store.drop(number)
+
+
+def release(folder: str | Path, number: int) -> Aside:
+    """The letter that is taken out of the quarantine and heard, if its round is not over."""
+    with closing(Store.look(folder, write=True)) as store:
+        return store.release(number)
+
+
+def ejected(folder: str | Path) -> dict[str, str]:
+    """By neighbour that is ejected: why."""
+    with closing(Store.look(folder)) as store:
+        return store.ejected()
+
+
+def eject(folder: str | Path, name: str, why: str) -> None:
+    """Have a peer, whether it runs or not, neither hear nor tell a neighbour anything."""
+    with closing(Store.look(folder, write=True)) as store:
+        about = store.about()
+        neighbours = Charter.parse(about["text"]).neighbours(about["node"])
+        if name not in neighbours:
+            raise UnknownName(f"neighbour of {about['node']}:", name, neighbours)
+        store.eject(name, why)
+
+
+def readmit(folder: str | Path, name: str) -> None:
+    """Have a peer hear and tell a neighbour again that it had ejected."""
+    with closing(Store.look(folder, write=True)) as store:
+        if name not in store.ejected():
+            raise UnknownName("neighbour that is ejected:", name, store.ejected())
+        store.readmit(name)
 
 
 def learnt(folder: str | Path, allowed: Collection[str] = ()) -> Learnt:

@@ -6,6 +6,7 @@ number is one: safetensors itself takes NaN, a shape of [0, 2^60] and 100,000 em
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import safetensors
 from safetensors.numpy import save
 
 from peerwise.checkpoint import named_leaves
-from peerwise.core import Tree
+from peerwise.core import Range, Tree
 from peerwise.errors import PeerwiseError
 from peerwise.peer.names import LONGEST
 
@@ -35,6 +36,10 @@ class BadLetter(PeerwiseError):
     """Bytes that are no letter of this federation."""
 
 
+class BadNumbers(BadLetter):
+    """A letter of the right form with numbers that no honest node sends."""
+
+
 class Envelope(NamedTuple):
     """What is written on a letter."""
 
@@ -44,28 +49,42 @@ class Envelope(NamedTuple):
 
 
 class Format:
-    """How letters of one phase look: made from a letter of the right shape."""
+    """How letters of one phase look: made from a letter of the right shape.
 
-    def __init__(self, like: Tree, charter: str, most: int):
+    `ranges` are those of the method; `agreed` is the hash of what an earlier phase found.
+    """
+
+    def __init__(
+        self,
+        like: Tree,
+        charter: str,
+        most: int,
+        ranges: Sequence[Range] = (),
+        agreed: str | None = None,
+    ):
         self._structure = jax.tree.structure(like)
         self._want = {
             name: (NAMES[a.dtype], list(a.shape)) for name, a in sorted(named_leaves(like).items())
         }
         self._order = list(named_leaves(like))
-        self._charter, self._most = charter, most
+        self._charter, self._most, self._agreed = charter, most, agreed
+        self._ranges = _ranges_of(like, ranges)
         self.bytes = sum(
             np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
         )
+        self._header_most = HEADER + PER_TENSOR * max(len(self._want), FEWEST)
+        self.largest = 8 + self._header_most + self.bytes  # no letter has more bytes
 
     def encode(self, letter: Tree, envelope: Envelope) -> bytes:
         """The letter as bytes, always the same for the same letter."""
         written = {
             "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
             "phase": str(envelope.phase), "round": str(envelope.round),
+            **({} if self._agreed is None else {"agreed": self._agreed}),
         }  # fmt: skip
         arrays = named_leaves(letter)
         for name, array in arrays.items():
-            _check_numbers(name, array)
+            _check_numbers(name, array, self._ranges.get(name))
         body = _with(save(arrays), written)
         if len(body) > self._most:
             raise BadLetter(
@@ -87,6 +106,12 @@ class Format:
             raise BadLetter(f"{data} bytes of numbers instead of {self.bytes}")
         return found
 
+    def check_agreed(self, body: bytes) -> None:
+        """Refuse a letter of a node that found something else in an earlier phase."""
+        written = self._header(body)[0].get("__metadata__", {})
+        if written.get("agreed") != self._agreed:
+            raise BadNumbers("its sender agreed on something else in the first phase")
+
     def _written(self, header: dict[str, Any]) -> Envelope:
         written = header.pop("__metadata__", None)
         if not isinstance(written, dict) or written.get("peerwise") != VERSION:
@@ -98,8 +123,8 @@ class Format:
             raise BadLetter("'from' is no name")
         return Envelope(sender, _count(written, "phase"), _count(written, "round"))
 
-    def decode(self, body: bytes) -> Tree:
-        """The letter in bytes that `envelope` has let through; refused where a number is none."""
+    def decode(self, body: bytes, checked: bool = True) -> Tree:
+        """The letter in bytes that `envelope` let through; BadNumbers where one is out of range."""
         try:
             found = dict(safetensors.deserialize(body))
         except Exception as error:  # its own exception, which is no subclass of ours
@@ -113,9 +138,9 @@ class Format:
                 raise BadLetter(f"'{name}' is not {kind} {shape}")
             if kind == "BOOL" and told["data"].strip(b"\0\1"):
                 raise BadLetter(f"'{name}' holds what is neither true nor false")
-            array = np.frombuffer(told["data"], TYPES[kind]).reshape(shape)
-            _check_numbers(name, array)
-            arrays.append(array)
+            arrays.append(np.frombuffer(told["data"], TYPES[kind]).reshape(shape))
+        for name, array in zip(self._order, arrays, strict=True) if checked else ():
+            _check_numbers(name, array, self._ranges.get(name))
         return jax.tree.unflatten(self._structure, arrays)
 
     def _header(self, body: bytes) -> tuple[dict[str, Any], int]:
@@ -125,7 +150,7 @@ class Format:
         if len(body) < 8:
             raise BadLetter("too short")
         length = int.from_bytes(body[:8], "little")
-        if length > HEADER + PER_TENSOR * max(len(self._want), FEWEST) or 8 + length > len(body):
+        if length > self._header_most or 8 + length > len(body):
             raise BadLetter(f"a header of {length} bytes")
         try:
             header = json.loads(body[8 : 8 + length])
@@ -150,15 +175,40 @@ class Format:
                 )
 
 
-def _check_numbers(name: str, array: np.ndarray) -> None:
+def _ranges_of(like: Tree, ranges: Sequence[Range]) -> dict[str, Range]:
+    """By the name of a tensor: the range that the method declares for it."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(like)
+    dotted = {jax.tree_util.keystr(path): _dotted(path) for path, _ in leaves}
+    return {
+        name: one
+        for one in ranges
+        for name, path in dotted.items()
+        if path.endswith(f".{one.name}")
+    }
+
+
+def _dotted(path: tuple[Any, ...]) -> str:
+    """The path to a leaf, with a dot before each of its steps."""
+    steps = (getattr(step, kind, None) for step in path for kind in ("key", "name", "idx"))
+    return "".join(f".{step}" for step in steps if step is not None)
+
+
+def _check_numbers(name: str, array: np.ndarray, allowed: Range | None) -> None:
     """Refuse what no honest node tells."""
-    if array.dtype.kind != "f" or not array.size:
+    if not array.size or array.dtype.kind not in "fiu":
         return
-    if not np.isfinite(array).all():
-        raise BadLetter(f"'{name}' holds NaN or infinity")
-    most = LARGEST.get(NAMES[array.dtype], np.inf)
-    if max(-array.min(), array.max()) > most:
-        raise BadLetter(f"'{name}' holds a number beyond {most:g}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise BadNumbers(f"'{name}' holds NaN or infinity")
+    least, most = float(array.min()), float(array.max())
+    if (beyond := max(-least, most)) > LARGEST.get(NAMES[array.dtype], np.inf):
+        raise BadNumbers(
+            f"'{name}' holds {beyond:g}, a number beyond {LARGEST[NAMES[array.dtype]]:g}"
+        )
+    if allowed is not None and not (allowed.least <= least and most <= allowed.most):
+        raise BadNumbers(
+            f"'{name}' holds numbers from {least:g} to {most:g}, and the method takes those from "
+            f"{allowed.least:g} to {allowed.most:g}"
+        )
 
 
 def _with(body: bytes, written: dict[str, str]) -> bytes:

@@ -165,6 +165,20 @@ class Ledger:
         frame["parameters"] = [json.loads(text) for text in frame["parameters"]]
         return frame
 
+    def receipts(self) -> int:
+        """How many releases were paid for."""
+        with self._lock:
+            return int(self._db.execute("SELECT count(*) FROM releases").fetchone()[0])
+
+    def paid(self, after: int = 0) -> list[tuple[Any, ...]]:
+        """What was paid after so many receipts, as `charge` was given it; parameters as a text."""
+        with self._lock:
+            return self._db.execute(
+                'SELECT mechanism, parameters, epsilon, delta, multiplier, data, "group", part '
+                "FROM releases WHERE id > ? ORDER BY id",
+                (after,),
+            ).fetchall()
+
     def close(self) -> None:
         """Close the file; all charges are on the disk already."""
         with self._lock:

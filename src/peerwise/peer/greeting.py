@@ -1,0 +1,107 @@
+"""What two peers tell each other first: who they are, what they run, and how far they have come.
+
+A greeting is a short table of plain values. Nothing of a caller's charter is parsed: both sides
+tell what stands in theirs, key by key, long values as hashes, and compare.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeGuard
+
+import peerwise
+from peerwise.peer.charter import Charter
+from peerwise.peer.store import STATE, Place
+from peerwise.peer.transport import told
+
+PROTOCOL = 2  # of calls and letters; peers of another do not understand each other
+BYTES = 1 << 14  # of a greeting
+SHOWN = 60  # characters of a value that is told as it is
+FAR = 1 << 53  # no number of a life is greater
+
+
+class Greeting(NamedTuple):
+    """What a neighbour said of itself; None where it did not say it, or not in order."""
+
+    place: Place | None = None
+    life: int = 0
+    first: Place | None = None  # it sends nothing of an earlier place any more
+    have: Place | None = None  # the newest letter of ours that it was given
+    knows: int = 0  # our life that it knew when it said so
+
+
+def summary(charter: Charter) -> dict[str, str]:
+    """What a charter says, key by key; values that are long as hashes."""
+    return {key: _short(value) for key, value in charter.values().items()}
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    if len(text) <= SHOWN:
+        return text
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def greeting(facts: Mapping[str, Any], charter: Mapping[str, str]) -> bytes:
+    """The first message to a neighbour."""
+    versions = {"protocol": PROTOCOL, "state": STATE, "software": peerwise.__version__}
+    return json.dumps({**versions, **facts, "charter": charter}).encode()
+
+
+def refusal(body: bytes, ours: Mapping[str, str], same: bool, here: str, there: str) -> str | None:
+    """Why a peer that greets like this cannot be talked to, None if it can.
+
+    `same`: it says that it has the same charter.
+    """
+    if len(body) > BYTES:
+        return f"{there} greets with {len(body)} bytes; {BYTES} are taken"
+    theirs = told(body)
+    protocol = theirs.get("protocol")
+    if protocol != PROTOCOL and (same or "protocol" in theirs or not theirs):
+        runs = f"{theirs.get('software')!s:.20}, protocol {protocol!s:.20}"
+        return (
+            f"{here} runs Peerwise {peerwise.__version__}, protocol {PROTOCOL}, and {there} runs "
+            f"another ({runs if theirs else 'before 0.9, or none'}): install the same version"
+        )
+    if same:
+        return None
+    return f"{here} has another charter than {there}: {_difference(ours, theirs.get('charter'))}"
+
+
+def _difference(ours: Mapping[str, str], theirs: Any) -> str:
+    """The first difference in words."""
+    if not isinstance(theirs, dict):
+        return "it does not say which"
+    for key in {**ours, **theirs}:
+        here, there = (side.get(key, "absent") for side in (ours, theirs))
+        if here != there:
+            return f"{key!s:.60} is {here} here and {there!s:.60} there"
+    return "they are written differently"
+
+
+def said(answer: bytes) -> Greeting:
+    """What is to be believed of a neighbour's greeting or answer: numbers of rounds and lives."""
+    facts = told(answer)
+    return Greeting(
+        _place([facts.get("phase"), facts.get("round")]),
+        _life(facts.get("life")),
+        _place(facts.get("first")),
+        _place(facts.get("have")),
+        _life(facts.get("knows")),
+    )
+
+
+def _life(value: Any) -> int:
+    return value if _whole(value) and 0 < value < FAR else 0
+
+
+def _whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _place(pair: Any) -> Place | None:
+    """A place, if it is one; round -1 is before the first."""
+    if not isinstance(pair, list) or len(pair) != 2 or not all(map(_whole, pair)):
+        return None
+    fits = 0 <= pair[0] < 1 << 40 and -1 <= pair[1] < 1 << 40
+    return Place(*pair) if fits else None

@@ -1,0 +1,195 @@
+"""A peer that is put back to an old state, or loses it, catches up; its ledger never goes back."""
+
+import asyncio
+import json
+import shutil
+
+import networkx as nx
+import pytest
+
+from federation import assert_same, federation, simulated
+from peerwise.errors import BadFile, PeerwiseError
+from peerwise.peer import store as stores
+from peerwise.peer.anchor import Anchor
+from peerwise.peer.store import Place, Store
+
+CRC = {"name": "crc", "lr": 0.05}
+ROUNDS = 40
+LONG = 20.0
+
+
+class Network:
+    """Peers in one loop, of which one is stopped, put back and started again."""
+
+    def __init__(self, fed, **options):
+        self.fed, self.daemons, self.tasks, self.options = fed, {}, {}, options
+
+    def start(self, name):
+        self.daemons[name] = self.fed.daemon(name, **self.options)
+        self.tasks[name] = asyncio.create_task(self.daemons[name].run())
+
+    async def stop(self, name):
+        self.daemons[name].stop()
+        await self.tasks[name]
+        self.daemons[name].store.close()
+
+    async def until(self, name, t):
+        end = asyncio.get_running_loop().time() + LONG
+        while self.daemons[name].place.round < t:
+            assert asyncio.get_running_loop().time() < end
+            assert not self.tasks[name].done(), self.tasks[name].exception()
+            await asyncio.sleep(0.002)
+
+    async def end(self):
+        assert all(await asyncio.wait_for(asyncio.gather(*self.tasks.values()), LONG))
+
+    def closed(self):
+        for daemon in self.daemons.values():
+            daemon.store.close()
+
+
+async def put_back(fed, name, before, after, lose=False):
+    """A run in which a peer at round `after` is put back to its state of round `before`."""
+    net = Network(fed)
+    for one in fed.charter.names:
+        net.start(one)
+    state, backup = fed.folder / name, fed.folder / "backup"
+    await net.until(name, before)
+    await net.stop(name)
+    shutil.copytree(state, backup)
+    net.start(name)
+    await net.until(name, after)
+    await net.stop(name)
+    shutil.rmtree(state)
+    if not lose:
+        shutil.copytree(backup, state)
+    net.start(name)
+    await net.end()
+    return net
+
+
+def events(caplog):
+    return [
+        (r.getMessage(), r.facts.get("node"), r.facts) for r in caplog.records if "facts" in vars(r)
+    ]
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_backup_within_the_letters_kept_ends_with_the_same_models(tmp_path, name, caplog):
+    graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+    fed = federation(tmp_path, graph, CRC, rounds=ROUNDS)
+    net = asyncio.run(put_back(fed, name, 5, 12))
+    daemons = [net.daemons[one] for one in "abc"]
+    assert_same(simulated(fed, daemons, ROUNDS), daemons)
+    said = {event for event, *_ in events(caplog)}
+    assert {"a neighbour has gone back", "this peer has gone back"} <= said
+    net.closed()
+
+
+@pytest.mark.parametrize("lose", [False, True], ids=["far back", "lost"])
+def test_a_peer_that_is_far_back_catches_up_and_all_end(tmp_path, lose, caplog, monkeypatch):
+    monkeypatch.setattr(stores, "KEEP", 2)
+    graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+    fed = federation(tmp_path, graph, CRC, rounds=ROUNDS)
+    net = asyncio.run(put_back(fed, "b", 3, 20, lose))
+    assert all(d.place == Place(0, ROUNDS) for d in net.daemons.values())
+    (there,) = (facts["at"] for event, _, facts in events(caplog) if event == "catches up")
+    assert 15 <= there <= 21
+    heard = net.daemons["b"].store.rows("SELECT heard FROM rounds WHERE round > 21")
+    assert {one for (one,) in heard} == {"a c"}
+    net.closed()
+
+
+def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch):
+    """Noise is drawn again after a backup, and what was said before stays what was said."""
+    said = {}
+
+    def spied(accept):
+        async def watched(self, sender, body):
+            await accept(self, sender, body)
+            envelope = self.format.written(body)
+            if self._heads.get(sender) == Place(envelope.phase, envelope.round):
+                said.setdefault((self.name, sender, envelope.round), set()).add(body)
+
+        return watched
+
+    from peerwise.peer.daemon import Daemon
+
+    monkeypatch.setattr(Daemon, "accept", spied(Daemon.accept))
+    privacy = {"epsilon": 1.0, "delta": 1e-5}
+    graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+    fed = federation(
+        tmp_path, graph, {"name": "private_crc"}, rounds=ROUNDS, privacy=privacy,
+        budget={**privacy, "epsilon": 2.0},
+    )  # fmt: skip
+    net = asyncio.run(put_back(fed, "b", 5, 12))
+    assert {len(bodies) for bodies in said.values()} == {1}
+    assert all(d.place == Place(0, ROUNDS) for d in net.daemons.values())
+    net.closed()
+
+
+# the ledger
+
+
+def opened(folder, anchor, epsilon=1.0, data="rows"):
+    budget = {"epsilon": epsilon, "delta": 0.0, "accountant": "basic"}
+    return Store.open(
+        folder, node="a", charter="c", charter_text="", data=data, budget=budget, anchor=anchor
+    )
+
+
+def pay(store, epsilon):
+    with store.transaction():
+        store.ledger.charge("laplace", {"scale": 1.0}, epsilon, data="statistics", inside=True)
+
+
+def test_what_was_spent_since_a_backup_is_put_back_into_the_ledger(tmp_path):
+    anchor, state = tmp_path / "keys.anchor", tmp_path / "state"
+    store = opened(state, anchor)
+    pay(store, 0.25)
+    store.close()
+    shutil.copytree(state, tmp_path / "backup")
+    store = opened(state, anchor)
+    assert store.lost == 0
+    pay(store, 0.5)
+    store.close()
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "backup", state)
+    store = opened(state, anchor)
+    assert (store.lost, store.ledger.total().epsilon) == (1, 0.75)
+    with pytest.raises(PeerwiseError, match="cannot afford"):
+        pay(store, 0.5)
+    store.close()
+    # a state that is lost, and one about other rows
+    store = opened(tmp_path / "new", anchor)
+    assert (store.lost, store.ledger.total().epsilon) == (2, 0.75)
+    store.close()
+    store = opened(tmp_path / "others", anchor, data="other rows")
+    assert store.lost == 0
+    store.close()
+
+
+def test_a_charge_is_in_the_anchor_before_it_counts(tmp_path):
+    anchor = tmp_path / "missing" / "a.anchor"
+    store = opened(tmp_path / "state", anchor)
+    with pytest.raises(BadFile, match="cannot write the anchor"):
+        pay(store, 0.25)
+    assert store.ledger.total().epsilon == 0
+    store.close()
+
+
+def test_half_a_line_of_a_crash_is_passed_over_and_damage_is_not(tmp_path):
+    anchor = tmp_path / "a.anchor"
+    store = opened(tmp_path / "state", anchor)
+    pay(store, 0.25)
+    anchor.write_bytes(anchor.read_bytes() + b'{"rows": "rows", "mecha')
+    again = Anchor(anchor, "rows")
+    assert len(again.charges()) == 1
+    store.anchor = again
+    pay(store, 0.25)
+    assert len(Anchor(anchor, "rows").charges()) == 2
+    anchor.write_text(json.dumps({"rows": "rows"}) + "\n")
+    with pytest.raises(BadFile, match="damaged in line 1"):
+        Anchor(anchor, "rows")
+    store.close()

@@ -1,0 +1,204 @@
+"""Letters that were put aside and neighbours that were ejected stay so, until the operator acts."""
+
+import asyncio
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from federation import PATH, federation, run_all, written
+from helpers import command
+from peerwise.errors import BadSetting, UnknownName
+from peerwise.peer import serve as serving
+from peerwise.peer import views
+from peerwise.peer.serve import only_one
+from peerwise.peer.store import ASIDE, Place
+
+CRC = {"name": "crc", "lr": 0.05}
+
+
+@pytest.fixture
+def peerwise(monkeypatch, capsys):
+    call = command(monkeypatch, capsys)
+
+    def say(*args):
+        code, out, err = call(*args)
+        return code, " ".join((out + err).split())
+
+    return say
+
+
+def closed(daemon):
+    daemon._disk.shutdown()
+    daemon._mind.shutdown()
+    daemon.store.close()
+
+
+def own_letter(daemon):
+    return next(iter(daemon.node.letters(daemon.memory, daemon.place.round).values()))
+
+
+def negative(daemon):
+    """A letter whose sender says that it has -100 rows."""
+    good = own_letter(daemon)
+    note = {**good.message.note, "size": np.float32(-100)}
+    return written(daemon, "a", good._replace(message=good.message._replace(note=note)))
+
+
+@pytest.fixture
+def fed(tmp_path):
+    return federation(tmp_path, PATH, CRC, rounds=4)
+
+
+def heard_of(fed, body_of):
+    """A peer that was given a letter of a and one of c, and did the round."""
+    daemon = fed.daemon("b")
+
+    async def work():
+        await daemon._resume()
+        await daemon.accept("c", written(daemon, "c", own_letter(daemon)))
+        await daemon.accept("a", body_of(daemon))
+        heard, missed = await daemon._gather(0.0)
+        daemon._forget(daemon._round(heard, missed, 0.0))
+
+    asyncio.run(work())
+    return daemon
+
+
+def test_a_letter_out_of_range_is_put_aside_with_sender_and_reason(fed):
+    daemon = heard_of(fed, negative)
+    (one,) = daemon.store.aside()
+    assert (one.sender, one.place) == ("a", Place(0, 0))
+    assert "['size']' holds numbers from -100 to -100" in one.reason
+    assert daemon.place == Place(0, 1)
+    assert daemon.store.rows("SELECT heard, missed FROM rounds") == [("c", "a")]
+    closed(daemon)
+
+
+def test_what_was_put_aside_is_not_waited_for_after_a_restart(fed):
+    async def began(daemon):
+        await daemon._resume()
+        return daemon
+
+    daemon = asyncio.run(began(fed.daemon("b")))
+    asyncio.run(daemon.accept("a", negative(daemon)))
+    assert daemon._heard["a"] == {Place(0, 0): None}
+    closed(daemon)
+    again = asyncio.run(began(fed.daemon("b")))
+    assert again._heard["a"] == {Place(0, 0): None}
+    closed(again)
+
+
+def test_the_quarantine_of_one_sender_does_not_grow_without_end(fed):
+    daemon = fed.daemon("b")
+    for t in range(3 * ASIDE):
+        daemon.store.put_aside("a", Place(0, t), "why", b"body")
+    kept = daemon.store.aside("a")
+    assert [one.place.round for one in kept] == list(range(2 * ASIDE, 3 * ASIDE))
+    closed(daemon)
+
+
+def test_the_operator_lists_drops_and_releases(fed, peerwise):
+    daemon = fed.daemon("b")
+    asyncio.run(daemon._resume())
+    for body in (negative(daemon), negative(daemon)):
+        asyncio.run(daemon.accept("a", body))
+    state = fed.folder / "b"
+    code, said = peerwise("peer", "quarantine", "list", state)
+    assert code == 0
+    assert "Letters in quarantine" in said
+    assert peerwise("peer", "quarantine", "release", state, "9")[0] == 2
+    assert peerwise("peer", "quarantine", "release", state)[0] == 2
+    assert peerwise("peer", "quarantine", "burn", state, "1")[0] == 2
+    assert peerwise("peer", "quarantine", "release", state, "1") == (
+        0, "letter 1 of a, round 0: released",
+    )  # fmt: skip
+    asyncio.run(daemon._reload())  # the peer that runs takes it up, whatever the range says
+    assert daemon._heard["a"][Place(0, 0)].message.note["size"] == -100
+    daemon.store.put_aside("a", Place(0, 0), "again", None)
+    assert peerwise("peer", "quarantine", "drop", state, "2")[0] == 0
+    assert views.quarantine(state) == []
+    daemon.store.put_aside("c", Place(0, 0), "why", b"body")
+    with daemon.store.transaction():
+        daemon.store.advance(Place(0, 1), b"", {})
+    with pytest.raises(BadSetting, match="which is over"):
+        views.release(state, 3)
+    closed(daemon)
+
+
+def test_who_is_ejected_is_neither_heard_nor_told_until_it_is_readmitted(fed, peerwise):
+    daemon = fed.daemon("b")
+    asyncio.run(daemon._resume())
+    state = fed.folder / "b"
+    assert peerwise("peer", "eject", state, "d")[0] == 2
+    assert peerwise("peer", "readmit", state, "a")[0] == 2
+    assert peerwise("peer", "eject", state, "a", "--why", "broken")[0] == 0
+    assert "a is ejected: broken" in peerwise("peer", "quarantine", "list", state)[1]
+    asyncio.run(daemon._reload())
+    assert daemon._partners == ["c"]
+    assert not daemon._outgoing["a"]
+    assert set(daemon._bodies(daemon.node, daemon.memory, daemon.format, Place(0, 1))) == {"c"}
+    closed(daemon)
+    again = fed.daemon("b")
+    asyncio.run(again._resume())
+    assert again.ejected == {"a": "broken"}
+    assert peerwise("peer", "readmit", state, "a")[0] == 0
+    asyncio.run(again._reload())
+    assert again._partners == ["a", "c"]
+    closed(again)
+    with pytest.raises(UnknownName):
+        views.readmit(state, "a")
+
+
+def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_one(tmp_path):
+    ring = nx.relabel_nodes(nx.complete_graph(3), dict(enumerate("abc")))
+    fed = federation(tmp_path, ring, CRC, rounds=4)
+    daemons = [fed.daemon(name) for name in "abc"]
+    for daemon in daemons[1:]:
+        daemon.store.eject("a", "broken")
+    assert run_all(*daemons) == [True] * 3
+    assert daemons[0].store.rows("SELECT DISTINCT heard FROM rounds") == [("",)]
+    assert daemons[1].store.rows("SELECT DISTINCT heard FROM rounds") == [("c",)]
+    for daemon in daemons:
+        daemon.store.close()
+
+
+def test_the_status_of_a_peer_that_does_not_run_says_so(fed, peerwise):
+    closed(heard_of(fed, lambda daemon: written(daemon, "a", own_letter(daemon))))
+    state = fed.folder / "b"
+    assert "no process runs" in peerwise("peer", "status", state)[1]
+    with only_one(state):
+        assert "1 of 4, learning" in peerwise("peer", "status", state)[1]
+
+
+def test_who_leaves_before_all_have_the_last_letter_says_so_and_fails(fed, monkeypatch, peerwise):
+    monkeypatch.setattr(serving, "serve", lambda site: serving.Ended(True, ("c",)))
+    monkeypatch.setattr(serving, "Site", lambda *args, **more: None)
+    files = [a for key in ("charter", "data", "state") for a in (f"--{key}", fed.folder / key)]
+    code, said = peerwise("peer", "run", "--node", "b", *files)
+    assert code == 2
+    assert "all rounds done, but c did not get the last letter" in said
+
+
+def test_a_peer_knows_who_lacks_its_last_letter(fed):
+    daemon = fed.daemon("b", linger=0.0)
+    asyncio.run(daemon._resume())
+    asyncio.run(daemon._linger())
+    assert daemon.lacking == ("a", "c")
+    closed(daemon)
+
+
+def test_who_agreed_on_something_else_is_not_heard(fed):
+    """A liar in a first phase told two honest nodes different sums: they do not mix."""
+    daemon = fed.daemon("b")
+    asyncio.run(daemon._resume())
+    letters = {}
+    for scale in (1.3, 1300.0):
+        daemon._format = daemon._format_of(daemon.node, daemon.memory, {"scale": scale})
+        letters[scale] = written(daemon, "a", own_letter(daemon))
+    asyncio.run(daemon.accept("a", letters[1.3]))
+    (one,) = daemon.store.aside()
+    assert one.reason == "its sender agreed on something else in the first phase"
+    asyncio.run(daemon.accept("c", letters[1300.0].replace(b'"from": "a"', b'"from": "c"')))
+    assert daemon._heard["c"][Place(0, 0)] is not None
+    closed(daemon)
