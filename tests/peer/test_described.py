@@ -90,7 +90,7 @@ def by_hand(plans):
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_a_charter_and_a_run_file_with_the_same_sections_learn_the_same_to_the_bit(name):
     description = {**DESCRIPTIONS[name], "run": {"rounds": 5, "seed": 3}}
-    cell = learner.cell({**description, "data": "digits", "split": SPLIT})
+    cell = learner.cell({**description, "data": "wine", "split": SPLIT})
     parts = learner.assemble(cell, learner.drawn(cell, 0))
     run = walk(
         parts.method, parts.shards, parts.links, cell["run"]["rounds"], seed=cell["run"]["seed"],
