@@ -104,6 +104,7 @@ class Daemon:
         self._writing: asyncio.Task[None] | None = None
         self._news = asyncio.Event()  # something came in
         self._posted = {name: asyncio.Event() for name in self.neighbours}
+        self._accepting: dict[str, set[asyncio.Task[None]]] = {n: set() for n in self.neighbours}
         self._closing = asyncio.Event()
         self._disk = ThreadPoolExecutor(1, "disk")
         self._mind = ThreadPoolExecutor(1, "mind")
@@ -569,7 +570,8 @@ class Daemon:
         firsts = [self._first.get(n, self.place) for n in self._partners if n not in self._gone]
         there = min(firsts, default=self.place)
         last = self.plan.rounds(self.place.phase) - 1
-        if there.phase != self.place.phase:
+        here = any(self.place in self._heard[n] for n in self._partners)
+        if here or there.phase != self.place.phase:
             return None
         return min(there.round, last) if self.place.round < min(there.round, last) else None
 
@@ -647,7 +649,8 @@ class Daemon:
         if call.method == "Hello":
             return await self._hello(call)
         if call.method == "Push":
-            await self.accept(call.caller, call.body)
+            self._admitted(call)  # while its letter came, a newer copy may have said Hello
+            await self._accepted(call.caller, call.body)
             return self._told()
         return await self._handed(call)
 
@@ -675,6 +678,8 @@ class Daemon:
         if why is not None:
             raise Refused(Code.FAILED_PRECONDITION, why, "greeting")
         await self._greeted(call.caller, said(call.body)._replace(life=call.life))
+        # what a former life pushed is counted among what we have
+        await asyncio.gather(*self._accepting[call.caller], return_exceptions=True)
         return self._greeting(call.caller)
 
     async def _greeted(self, name: str, heard: Greeting) -> None:
@@ -723,6 +728,14 @@ class Daemon:
         """Whether of several letters to a neighbour only the newest is of use."""
         return self.charter.pace.mode != "wait" and self.plan.learns(self.place.phase)
 
+    async def _accepted(self, sender: str, body: bytes) -> None:
+        """As `accept`, to its end even if the caller hangs up."""
+        work = asyncio.create_task(self.accept(sender, body))
+        self._accepting[sender].add(work)
+        work.add_done_callback(self._accepting[sender].discard)
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(work)
+
     async def accept(self, sender: str, body: bytes) -> None:
         """Check a letter and keep it; on the disk when this returns."""
         self.meters.received(len(body))
@@ -757,6 +770,7 @@ class Daemon:
         except PeerwiseError as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
         if other:
+            await self._reload()  # what is on the disk is what counts
             why = f"another letter for phase {place.phase}, round {place.round} than before"
             raise Refused(Code.ALREADY_EXISTS, why, "replayed")
         self._heads[sender] = max(place, self._heads.get(sender, place))
