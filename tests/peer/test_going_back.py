@@ -14,7 +14,7 @@ from hostile import hello
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.peer import store as stores
 from peerwise.peer.anchor import Anchor
-from peerwise.peer.daemon import Daemon
+from peerwise.peer.daemon import Daemon, _ended
 from peerwise.peer.greeting import Greeting, said
 from peerwise.peer.store import Away, Place, Store
 from peerwise.peer.transport import Call, Refused
@@ -299,3 +299,21 @@ def test_only_who_knows_this_life_can_say_that_nothing_comes(daemon):
     assert not daemon._is_gap("a")
     asyncio.run(daemon._greeted("a", Greeting(Place(0, 3), 5, Place(0, 3), None, daemon.life)))
     assert daemon._is_gap("a")
+
+
+def test_a_peer_ends_though_a_cancellation_gets_lost():
+    """As it does in Python 3.11 where `wait_for` is cancelled when what it waits for has come."""
+
+    async def deaf():
+        try:
+            await asyncio.sleep(LONG)
+        except asyncio.CancelledError:
+            await asyncio.sleep(LONG)
+
+    async def stop():
+        task = asyncio.create_task(deaf())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(_ended([task]), LONG / 2)
+        assert task.done()
+
+    asyncio.run(stop())

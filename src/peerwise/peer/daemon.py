@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from statistics import median
@@ -39,6 +39,16 @@ RECENT = 9  # rounds of which an adaptive deadline takes the usual time
 REGREET = (Code.UNAVAILABLE, Code.ABORTED, Code.FAILED_PRECONDITION)  # Hello says more
 LOOK = 10  # rounds between two looks at the error on the node's own rows
 Heard = dict[str, tuple[Letter, int]]  # by neighbour: its letter, and the round it is of
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they are over: `wait_for` may lose a cancellation (Python before 3.12)."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.2)
+    await asyncio.gather(*tasks, return_exceptions=True)  # or Python says that nobody asked
 
 
 class Options:
@@ -154,9 +164,7 @@ class Daemon:
                 await self._linger()
             return work.done()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _ended(tasks)
             if self._server is not None:
                 await self._server.stop()
             for link in self._links.values():
