@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from statistics import median
@@ -39,6 +39,16 @@ RECENT = 9  # rounds of which an adaptive deadline takes the usual time
 REGREET = (Code.UNAVAILABLE, Code.ABORTED, Code.FAILED_PRECONDITION)  # Hello says more
 LOOK = 10  # rounds between two looks at the error on the node's own rows
 Heard = dict[str, tuple[Letter, int]]  # by neighbour: its letter, and the round it is of
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they are over: `wait_for` may lose a cancellation (Python before 3.12)."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.2)
+    await asyncio.gather(*tasks, return_exceptions=True)  # or Python says that nobody asked
 
 
 class Options:
@@ -104,6 +114,7 @@ class Daemon:
         self._writing: asyncio.Task[None] | None = None
         self._news = asyncio.Event()  # something came in
         self._posted = {name: asyncio.Event() for name in self.neighbours}
+        self._accepting: dict[str, set[asyncio.Task[None]]] = {n: set() for n in self.neighbours}
         self._closing = asyncio.Event()
         self._disk = ThreadPoolExecutor(1, "disk")
         self._mind = ThreadPoolExecutor(1, "mind")
@@ -153,9 +164,7 @@ class Daemon:
                 await self._linger()
             return work.done()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _ended(tasks)
             if self._server is not None:
                 await self._server.stop()
             for link in self._links.values():
@@ -569,7 +578,8 @@ class Daemon:
         firsts = [self._first.get(n, self.place) for n in self._partners if n not in self._gone]
         there = min(firsts, default=self.place)
         last = self.plan.rounds(self.place.phase) - 1
-        if there.phase != self.place.phase:
+        here = any(self.place in self._heard[n] for n in self._partners)
+        if here or there.phase != self.place.phase:
             return None
         return min(there.round, last) if self.place.round < min(there.round, last) else None
 
@@ -647,7 +657,8 @@ class Daemon:
         if call.method == "Hello":
             return await self._hello(call)
         if call.method == "Push":
-            await self.accept(call.caller, call.body)
+            self._admitted(call)  # while its letter came, a newer copy may have said Hello
+            await self._accepted(call.caller, call.body)
             return self._told()
         return await self._handed(call)
 
@@ -675,6 +686,8 @@ class Daemon:
         if why is not None:
             raise Refused(Code.FAILED_PRECONDITION, why, "greeting")
         await self._greeted(call.caller, said(call.body)._replace(life=call.life))
+        # what a former life pushed is counted among what we have
+        await asyncio.gather(*self._accepting[call.caller], return_exceptions=True)
         return self._greeting(call.caller)
 
     async def _greeted(self, name: str, heard: Greeting) -> None:
@@ -723,6 +736,14 @@ class Daemon:
         """Whether of several letters to a neighbour only the newest is of use."""
         return self.charter.pace.mode != "wait" and self.plan.learns(self.place.phase)
 
+    async def _accepted(self, sender: str, body: bytes) -> None:
+        """As `accept`, to its end even if the caller hangs up."""
+        work = asyncio.create_task(self.accept(sender, body))
+        self._accepting[sender].add(work)
+        work.add_done_callback(self._accepting[sender].discard)
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(work)
+
     async def accept(self, sender: str, body: bytes) -> None:
         """Check a letter and keep it; on the disk when this returns."""
         self.meters.received(len(body))
@@ -757,6 +778,7 @@ class Daemon:
         except PeerwiseError as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
         if other:
+            await self._reload()  # what is on the disk is what counts
             why = f"another letter for phase {place.phase}, round {place.round} than before"
             raise Refused(Code.ALREADY_EXISTS, why, "replayed")
         self._heads[sender] = max(place, self._heads.get(sender, place))

@@ -100,10 +100,10 @@ def _admit_all(call: Call) -> None:
 
 
 async def _only(bodies: Any) -> bytes:
-    """The message of a call; empty where there is none."""
+    """The message of a call, of which there must be one."""
     async for body in bodies:
         return bytes(body)
-    return b""
+    raise Refused(Code.CANCELLED, "the caller hung up before its message had come", "silent")
 
 
 class Server(grpc.GenericRpcHandler):
