@@ -1,5 +1,6 @@
 """Strict JAX, derandomised properties, and where the real data sets are."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -116,14 +117,17 @@ LONG = (
 
 def pytest_collection_modifyitems(items):
     """By file, the longest first; in a file first those that compile quickly, then the others."""
-    files = list(dict.fromkeys(item.path for item in items))
+    order = {}
+    for path in dict.fromkeys(item.path for item in items):
+        name = "/".join(path.parts[-2:])
+        order[path] = LONG.index(name) if name in LONG else len(LONG), len(order)
+    items.sort(key=lambda item: (*order[item.path], _as_users_do(item)))
 
-    def place(item):
-        name = "/".join(item.path.parts[-2:])
-        long = LONG.index(name) if name in LONG else len(LONG)
-        return long, files.index(item.path), _as_users_do(item)
 
-    items.sort(key=place)
+def pytest_collection_finish():
+    """What was imported stays; tracing makes so many objects that seeking garbage takes a tenth."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond

@@ -31,7 +31,12 @@ def look_in(folder: str | Path) -> None:
 
 
 def load(module: str) -> ModuleType:
-    """The module as its files are now: imported again where one of them changed."""
+    """The module as its files are now: imported again where one of them changed.
+
+    The package's own modules are imported once: nobody edits them between two cells.
+    """
+    if _is_ours(module):
+        return importlib.import_module(module)
     if os.getcwd() not in sys.path:
         look_in(os.getcwd())
     files = files_of(module)
@@ -44,6 +49,10 @@ def load(module: str) -> ModuleType:
         imported = importlib.import_module(module)
     _loaded[module] = hashes
     return imported
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "peerwise"
 
 
 def _file(module: ModuleType) -> str:
@@ -67,7 +76,7 @@ def code_of(thing: Any) -> dict[str, str]:
     are not: their numbers have a version.
     """
     names = sorted({name.partition(":")[0] for name in _names(thing)})
-    own = [name for name in names if name.partition(".")[0] != "peerwise"]
+    own = [name for name in names if not _is_ours(name)]
     return {
         path.relative_to(_root(name, files[0])).as_posix(): _hash(path)
         for name in own
@@ -101,14 +110,18 @@ def files_of(module: str) -> list[Path]:
         return []
     root = _root(module, first)
     base = first.parent if first.parent == root else root / module.partition(".")[0]
-    files, waiting = [], [first]
+    files: list[Path] = []
+    waiting = [first]
+    sources: dict[str, Path | None] = {}  # of names, which many files import
     while waiting:
         path = waiting.pop()
         if path in files:
             continue
         files.append(path)
         for name in _imports(path, root):
-            source = _source(name, [str(root)])
+            if name not in sources:
+                sources[name] = _source(name, [str(root)])
+            source = sources[name]
             if source is not None and source.is_relative_to(base):
                 waiting.append(source)
     return files

@@ -89,7 +89,7 @@ def test_with_what_was_merged_as_its_prior_a_node_stays_nearer_to_it():
     one = pack(np.zeros((8, 4), np.float32), np.zeros(8, int), [np.arange(8)])
     apart = {}
     for prior in ("standard", "neighbours"):
-        method = ba_bfl(NET, prior=prior, epochs=30, batch=8, lr=0.05, momentum=0.0)
+        method = ba_bfl(NET, prior=prior, epochs=30, batch=8, lr=0.01, momentum=0.0)
         begun, done = (simulate(method, one, topology.alone(1), r, seed=4) for r in (0, 1))
         first, last = (jax.tree.map(lambda a: a[0], run.state.value) for run in (begun, done))
         apart[prior] = float(divergence(last, first))

@@ -73,6 +73,7 @@ def test_everything_is_shown_and_drawn(folder):
     told = console.export_text()
     assert {p.name for p in drawn} == {
         *(f"figure-{i}.png" for i in range(1, 6)), "table-1.png", "graph.png", "longer.png",
+        "whole.png",
     }  # fmt: skip
     for words in ("RKLB", "SVHN (a subset)", "1 of 48 runs are missing", "the paper's start",
                   "random, .3, 0.3, WB", "AUROC"):  # fmt: skip

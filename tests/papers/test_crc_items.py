@@ -12,7 +12,9 @@ from peerwise.papers.crc import items as crc
 from peerwise.papers.crc.items import SETS, TABLES
 from peerwise.papers.crc.report import reach_of_trees
 from peerwise.papers.items import Column, Scale
+from peerwise.papers.layout import Counting, small_gaps
 from peerwise.papers.reproduce import choose, list_items, reproduce
+from peerwise.study.results import Record
 
 
 @pytest.mark.parametrize("item", [i for i in crc.ITEMS if crc.ITEMS[i].columns])
@@ -21,14 +23,28 @@ def test_every_column_that_the_paper_prints_is_there(item):
     assert ours >= set(TABLES[item]["skin"])
 
 
-def test_all_16_sets_are_rows_and_the_fair_smart_grid_beside(monkeypatch):
+def test_all_16_sets_are_rows_and_our_variants_beside(monkeypatch):
     monkeypatch.delenv("PEERWISE_DATA", raising=False)
     rows = crc.datasets()
-    assert [r.name for r in rows if not r.drop] == [s.name for s in SETS]
+    assert [r.name for r in rows if not r.variant] == [s.name for s in SETS]
+    assert {r.name for r in rows if r.distinct == 20} > {"letter-20", "secondary-20"}
     assert [r.name for r in rows if r.drop] == ["smartgrid-12"]
     assert not any(r.present for r in rows)
     with pytest.raises(UnknownName, match="did you mean 'letter'"):
         crc.datasets(["leter"])
+
+
+def test_a_set_that_is_typed_again_stands_beside_the_same_numbers_and_counts_nowhere():
+    letter, again = crc.datasets(["letter", "letter-20"])
+    assert crc.base(again, Scale())["data"]["distinct"] == 20
+    assert "distinct" not in crc.base(letter, Scale())["data"]
+    of = {"column": "160"}
+    told = [crc.printed("table-2", {"dataset": d.name, **of}) for d in (letter, again)]
+    assert told == [0.44, 0.44]
+    told = {"paper": "crc", "item": "table-4", "setting": {}, "metric": "test_gap", "std": 0.0}
+    records = [Record(**told, dataset=d.name, value=0.0, reps=5) for d in (letter, again)]
+    rows = small_gaps({("tree",): records}, Counting({}, crc.PAPER.variants))
+    assert rows[0][1:] == ["1 (1)"]
 
 
 def test_the_default_run_is_shared_by_the_tables_that_show_it():

@@ -21,7 +21,11 @@ SMALL = {
     "method": {"lr": 0.05},
     "run": {"rounds": 25, "record": 5, "repetitions": 1},
 }
-FEW = {"run": {"stages": ["adapt"], "early": False}}  # measures less: a smaller program
+# measures less, of fewer rows and rounds
+FEW = {
+    "split": {"nodes": 8, "train_rows": 1000, "test_rows": 500},
+    "run": {"rounds": 10, "stages": ["adapt"], "early": False},
+}
 
 
 def described(item, variant, quick=True):
@@ -56,6 +60,7 @@ def test_the_virtual_teacher_lowers_the_loss_of_decdiff():
     assert taught < plain
 
 
+@pytest.mark.full  # on a few made-up rows: tests/methods/test_neural.py
 def test_the_first_average_destroys_what_nodes_learnt_and_decdiff_does_not():
     """Figure 1, with two hidden layers: with the one of the other tests 0.12 is lost, not 0.2."""
     more = {"net": "mlp_200", "split": {"nodes": 20}, "run": {"rounds": 1}}

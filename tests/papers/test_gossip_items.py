@@ -298,14 +298,14 @@ def test_a_second_run_runs_nothing(figure_2, monkeypatch):
     assert told == [(7, 7)]
 
 
-SMALL = {"nodes": 60, "rounds": 40, "test_rows": 1000, "trials": 2, "runs": 2}
+SMALL = {"nodes": 60, "rounds": 40, "test_rows": 1000, "trials": 2, "runs": 2, "seeds": 2}
 # of items with many tasks, those that show what differs
 ONLY = {
     "clamping": ("mushroom 100 node", "mushroom bias"),
     "skew": ("adult label_sorted federated_nb 1.0",),
     "private-crc": ("adult private_crc-8 1.0",),
     "attack": ("adult 10.0",),
-    "figure-6": ("adult printed",),
+    "figure-6": ("adult printed 3.16",),
 }
 OTHERS = [name for name in ITEMS if name != "figure-2"]
 
@@ -376,19 +376,17 @@ def test_the_claims_of_tiny_runs_have_their_numbers(others):
     assert {"sizes", "gossip-meets-federated", "std-last"} <= set(by_name)
     assert " against " in by_name["gossip-meets-federated"].ours
     assert "std " in by_name["std-last"].ours
-    assert by_name["std-last"].verdict == "undecided"
-    assert by_name["std-last"].reason == "one repetition: no interval"
 
 
 def test_gossip_meets_federated_at_small_scale(others):
     """Adult, 60 nodes, 40 iterations: the median node is within 0.03 of Federated, as printed."""
     (task,) = shrunk("figure-6").runs(["adult"], Scale(True)).values()
     found = Store(others[0]).get(task.key).arrays
-    assert found["accuracy"].shape == (40, 60)
-    median, end = np.median(found["accuracy"], axis=1), found["federated"][0]
-    assert abs(median[-1] - end) <= 0.03
-    assert median[0] < end - 0.03  # and it was not so from the start
-    assert end > 0.8
+    assert found["accuracy"].shape == (2, 40, 3)
+    median, end = found["accuracy"][..., 1], found["federated"]
+    assert np.abs(median[:, -1] - end).max() <= 0.03
+    assert (median[:, 0] < end - 0.03).all()  # and it was not so from the start
+    assert end.min() > 0.77  # always the larger class: .764
 
 
 # --- claims that may fail
@@ -418,12 +416,13 @@ def falls(variant, epsilon):
 
 
 def gossip_records(printed, federated, std=0.2):
-    made = [record("figure-6", "adult", federated)]
+    end = {"counter": "printed", "epsilon": 3.16, "round": "Federated"}
+    made = [record("figure-6", "adult", federated, **end)]
     for counter, value in (("printed", printed), ("push_sum", federated)):
-        told = {"method": "gossip_nb", "counter": counter, "round": 30}
+        told = {"method": "gossip_nb", "counter": counter, "round": 30, "epsilon": 3.16}
         made.append(record("figure-6", "adult", value, **told))
     for kind, value in (("prior", 0.001), ("category", 0.01), ("mean", 0.05), ("std", std)):
-        told = {"parameter": kind, "round": 100, "method": "gossip_nb"}
+        told = {"parameter": kind, "round": 100, "method": "gossip_nb", "epsilon": 3.16}
         made.append(record("figure-7", "adult", value, "deviation", **told))
     return made
 

@@ -9,6 +9,7 @@ import pytest
 
 from federation import assert_same, federation, run_all, simulated
 from peerwise.channel import delay, erasure
+from peerwise.peer.plan import Plan
 from peerwise.peer.wire import Envelope
 
 pytestmark = pytest.mark.bits
@@ -142,3 +143,17 @@ def test_letters_of_the_phase_before_are_taken_as_known(tmp_path):
     assert b.place.phase == 1
     asyncio.run(b.accept("a", old))  # not refused, and not kept
     assert not b.store.inbox()
+
+
+def test_peers_of_a_charter_start_alike_and_with_another_seed_otherwise(tmp_path):
+    """The charter's seed is all that they share before the first letter."""
+    starts = []
+    for seed in (0, 1):
+        method, run = {"name": "cta", "steps": 1, "lr": 1e-9}, {"seed": seed}
+        fed = federation(tmp_path / str(seed), tree(2), method, rows=10, features=2, run=run)
+        plans = [Plan(fed.charter, name, fed.tables[name]) for name in fed.charter.names]
+        begun = [plan.begin(plan.phases - 1)[1].state.value for plan in plans]
+        starts.append([np.asarray(jax.tree.leaves(value)[0]) for value in begun])
+    np.testing.assert_array_equal(*starts[0])
+    np.testing.assert_array_equal(*starts[1])
+    assert np.abs(starts[0][0] - starts[1][0]).max() > 0.01

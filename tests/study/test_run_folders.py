@@ -8,7 +8,8 @@ import pytest
 
 from peerwise.errors import BadFile, BadSetting
 from peerwise.study.engine import ThisMachine
-from peerwise.study.results import Claim, Record, read_folder, write_folder
+from peerwise.study.results import Claim, Record, read_folder, read_values, write_folder
+from peerwise.study.store import Row
 from peerwise.study.sweep import read_config, sweep
 
 CONFIG = {
@@ -109,3 +110,37 @@ def test_claims_and_curves_of_an_earlier_run_do_not_stay(tmp_path):
     assert read_folder(tmp_path)[1] == [claim]
     write_folder(tmp_path, config={}, records=[RECORD])
     assert read_folder(tmp_path) == ([RECORD], [], None)
+
+
+def test_what_fails_in_one_cell_leaves_the_others(tmp_path):
+    """A metric that a method lacks and a baseline that cannot be fitted are a line each."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"u": draw.normal(size=61), "v": draw.normal(size=61)})
+    frame["label"] = ["a", "b"] * 30 + ["c"]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    methods = ["isolated_ml", "logistic_regression", "sklearn_qda"]
+    config = {
+        "data": {"source": str(tmp_path / "rows.csv"), "target": "label", "public": True},
+        "method": methods, "split": {"nodes": 2, "rows": 28},
+        "run": {"rounds": 0, "repetitions": 4, "metrics": ["guards"]},
+    }  # fmt: skip
+    done = sweep(config, tmp_path / "run", engine=ThisMachine(1))
+    assert list(done.failures) == ["method = logistic_regression", "method = sklearn_qda"]
+    lines = list(done.failures.values())
+    assert "counts no guards" in lines[0]
+    assert "QuadraticDiscriminantAnalysis could not be fitted: y has only 1 sample" in lines[1]
+    assert not any("\n" in line for line in lines)
+    records, _, history = read_folder(tmp_path / "run")
+    assert {r.setting["method"] for r in records} == set(history["method"]) == {"isolated_ml"}
+    assert set(read_values(tmp_path / "run")["method"]) == {"isolated_ml"}
+
+
+def test_numbers_that_json_has_not_are_left_out(tmp_path):
+    strange = {"value": np.inf, "std": np.nan, "values": [1.0, np.inf]}
+    setting = {"method": "crc", "epsilon": np.inf}
+    record = Record(**{**RECORD.model_dump(), **strange, "setting": setting})
+    rows = [Row("a", {"dataset": "x"}, "endless", np.array([np.inf, -np.inf, np.nan]))]
+    write_folder(tmp_path, config={}, records=[record], rows=rows)
+    (read,) = read_folder(tmp_path)[0]
+    assert (read.value, read.std, read.values) == (None, None, [])
+    assert read.setting["epsilon"] == "inf"

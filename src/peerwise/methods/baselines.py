@@ -74,7 +74,8 @@ def _fitted(classifier: Any, pooled: Pooled) -> Method:
             classifier.fit(pooled.x.astype(float), pooled.y)
         except ValueError as error:  # NumPy's LinAlgError is one, too
             name = type(classifier).__name__
-            raise BadData(f"scikit-learn's {name} could not be fitted: {error}") from None
+            reason = " ".join(str(error).split())
+            raise BadData(f"scikit-learn's {name} could not be fitted: {reason}") from None
 
     def log_proba(x: np.ndarray) -> np.ndarray:
         out = np.full((len(x), pooled.classes), -np.inf, x.dtype)

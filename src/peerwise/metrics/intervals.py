@@ -11,7 +11,7 @@ the bootstrap.
 """
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri, stdtrit  # quantiles, without loading all of scipy.stats
 
 from peerwise.metrics.bootstrap import interval, resample
 
@@ -24,7 +24,7 @@ def proportion(share: float, trials: float, level: float) -> Interval:
     """Wilson's interval of a share of so many trials; NaN without any."""
     if not trials > 0 or np.isnan(share):
         return NONE
-    z2 = stats.norm.ppf((1 + level) / 2) ** 2 / trials
+    z2 = ndtri((1 + level) / 2) ** 2 / trials
     middle = share + z2 / 2
     half = np.sqrt(z2 * (share * (1 - share) + z2 / 4))
     low, high = (middle - half) / (1 + z2), (middle + half) / (1 + z2)
@@ -50,7 +50,7 @@ def area(auroc: float, positives: int, negatives: int, level: float) -> Interval
     """Newcombe's interval of an AUROC: where its distance is what chance allows at that value."""
     if np.isnan(auroc):
         return NONE
-    z, pairs = stats.norm.ppf((1 + level) / 2), positives * negatives
+    z, pairs = ndtri((1 + level) / 2), positives * negatives
     more = (positives + negatives) / 2 - 1
 
     def possible(at: float) -> bool:
@@ -95,7 +95,7 @@ def of_terms(gain: float, terms: list[np.ndarray], level: float) -> Interval:
     if not part.sum() > 0:
         return gain, gain
     free = part.sum() ** 2 / (part**2 / [len(t) - 1 for t in terms]).sum()
-    half = stats.t.ppf((1 + level) / 2, free) * np.sqrt(part.sum())
+    half = stdtrit(free, (1 + level) / 2) * np.sqrt(part.sum())
     return float(gain - half), float(gain + half)
 
 
@@ -116,5 +116,5 @@ def paired(gain: float, draws: np.ndarray, rests_on: int, level: float) -> Inter
     if rests_on < 2 or not defined.size or 2 * defined.size < draws.size:
         return NONE
     error = defined.std() * np.sqrt(rests_on / (rests_on - 1))
-    half = stats.t.ppf((1 + level) / 2, rests_on - 1) * error
+    half = stdtrit(rests_on - 1, (1 + level) / 2) * error
     return float(gain - half), float(gain + half)

@@ -77,8 +77,7 @@ class Statistics:
                 "that nothing is missing (missing=True allows it)"
             )
         with jax.enable_x64(True):
-            sums = family.statistics(built, jax.numpy.asarray(x), y, weight)
-            values = jax.tree.map(np.asarray, sums)
+            values = jax.tree.map(np.asarray, _sums(built, x, y, weight))
         _check_finite(values, x, weight, schema)
         return cls(schema, values, model, options)
 
@@ -207,6 +206,10 @@ class Statistics:
     def to_classifier(self) -> Classifier:
         """The classifier theta(s)."""
         return Classifier(self)
+
+
+# one program of a shape, not one of each operation
+_sums = jax.jit(family.statistics, static_argnums=0)
 
 
 def _check_shapes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, features: int) -> None:

@@ -78,6 +78,8 @@ class Dataset(NamedTuple):
     note: str = ""
     present: bool = True
     rows: int = 0  # 0: not known before it is read
+    distinct: int | None = None  # the most values of a category, where it is not the usual one
+    variant: bool = False  # ours, beside a set of the paper
 
 
 class Column(NamedTuple):
@@ -252,6 +254,11 @@ class Paper:
         if self.items[item].columns:
             return column_records(self, item, done, datasets)
         return records_of(self.view(item, done, datasets))
+
+    @property
+    def variants(self) -> set[str]:
+        """The names of sets that are ours, beside those of the paper."""
+        return {d.name for d in self.datasets(None, False) if d.variant}
 
     def tables(self, item: str, records: "Sequence[Record]") -> "list[Grid]":
         """The tables of an item."""

@@ -1,7 +1,7 @@
 """Numbers laid out as an item's tables say: fields in rows and columns, ours beside the paper's."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
@@ -29,13 +29,14 @@ def laid_out(paper: Paper, item: str, table: Table, records: Sequence[Record]) -
     for place, group in groups.items():
         titles = {k: title(names, k, v) for k, v in zip(table.by, place, strict=True)}
         head = table.head.format(**titles) or group[0].metric.replace("_", " ")
-        grids.append(_grid(names, table, head, group, paper.counts.get(item, {})))
+        counting = Counting(paper.counts.get(item, {}), paper.variants if table.shaded else ())
+        grids.append(_grid(names, table, head, group, counting))
     return grids
 
 
 def _grid(
     names: Mapping[str, Any], table: Table, head: str, records: Sequence[Record],
-    stated: Mapping[str, tuple[int, int]],
+    counting: "Counting",
 ) -> Grid:  # fmt: skip
     cells: dict[tuple[Any, Any], list[Record]] = {}
     rows: dict[tuple[Any, ...], bool] = {}  # whether there is any number of ours
@@ -66,7 +67,7 @@ def _grid(
     if table.best:
         lines = [_marked(line) for line in lines]
     if table.shaded:
-        lines += small_gaps(columns, stated)
+        lines += small_gaps(columns, counting)
     return Grid(heads, lines)
 
 
@@ -144,18 +145,22 @@ def _counts(values: Sequence[float], of: bool = True) -> str:
     return f"{close} ({near})" + (f" of {len(values)}" if of else "")
 
 
-def small_gaps(
-    columns: Mapping[tuple[Any, ...], Sequence[Record]], stated: Mapping[str, tuple[int, int]]
-) -> list[list[Cell]]:
-    """Rows below a table: on how many sets each column is small, here and in the paper.
+class Counting(NamedTuple):
+    """What is needed to count the sets with small gaps."""
 
-    Those count that the paper has too: a variant of ours has no counterpart in its counts; where
-    it printed nothing, all count.
-    """
-    counted = []
-    for records in columns.values():
-        here = [r for r in records if r.metric in GAPS and r.value is not None]
-        counted.append([r for r in here if r.paper_value is not None] or here)
+    stated: Mapping[str, tuple[int, int]] = {}  # by column, what the paper's text counts
+    variants: Collection[str] = ()  # sets of ours that the paper has otherwise or not at all
+
+
+def small_gaps(
+    columns: Mapping[tuple[Any, ...], Sequence[Record]], counting: Counting
+) -> list[list[Cell]]:
+    """Rows below a table: on how many of the paper's sets each column is small, here and there."""
+    counted = [
+        [r for r in records if r.metric in GAPS and r.value is not None
+         and r.dataset not in counting.variants]
+        for records in columns.values()
+    ]  # fmt: skip
     if not any(counted):
         return []
     ours = [_counts([r.value for r in c if r.value is not None], of=False) for c in counted]
@@ -165,6 +170,7 @@ def small_gaps(
     ]
     if any(printed(c) for c in counted):
         rows.append(["paper, same sets", *map(_their_counts, counted)])
+    stated = counting.stated
     text = ["{} ({})".format(*stated[c]) if c in stated else "" for (c,) in columns]
     return [*rows, ["paper's text, of 16", *text]] if any(text) else rows
 
@@ -172,7 +178,7 @@ def small_gaps(
 def _their_counts(records: Sequence[Record]) -> str:
     """The same of the paper; two decimals leave open if 0.01 was below 0.01: a range where so."""
     values = [r.paper_value for r in records if r.paper_value is not None]
-    if not values:
+    if not values or len(values) < len(records):  # of some sets nothing is printed
         return ""
 
     def between(limit: float) -> str:

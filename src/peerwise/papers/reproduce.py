@@ -119,7 +119,7 @@ def _reproduced(
             f"none of the paper's data sets is at hand{looked}; give the folder that has them and "
             "their MANIFEST.json with --data or PEERWISE_DATA"
         )
-    wanted = {item: _jobs(paper, item, datasets, scale) for item in items}
+    wanted = {item: jobs_of(paper, item, datasets, scale) for item in items}
     jobs = [job for jobs in wanted.values() for job in jobs.values()]
     ran = run_jobs(
         jobs, folder, progress=progress, engine=ThisMachine(workers), only_kept=only_kept,
@@ -152,7 +152,7 @@ def _used(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
     return [{k: e[k] for k in known if k in e} for e in available() if e["name"] in names]
 
 
-def _jobs(paper: Paper, item: str, datasets: list[Dataset], scale: Scale) -> dict[str, Any]:
+def jobs_of(paper: Paper, item: str, datasets: list[Dataset], scale: Scale) -> dict[str, Any]:
     """What an item needs to be run, by name: cells of its columns, or tasks."""
     if not paper.items[item].columns:
         return dict(tasks_of(paper.items[item], [d.name for d in datasets], scale))

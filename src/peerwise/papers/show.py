@@ -51,8 +51,11 @@ def shown(paper: Paper, name: str, records: Sequence[Record], done: Done | None 
         present = {r.dataset for r in records if r.value is not None}
         absent = [s for s in sets if s not in present]
         notes += [f"no numbers of ours: {', '.join(absent)}"] if absent else []
-        notes += [f"{d.name}: {d.note}" for d in paper.datasets(None, False)
-                  if d.note and d.name in present]  # fmt: skip
+        named: dict[str, list[str]] = {}
+        for d in paper.datasets(None, False):
+            if d.note and d.name in present:
+                named.setdefault(d.note, []).append(d.name)
+        notes += [f"{', '.join(names)}: {note}" for note, names in named.items()]
     grids = paper.tables(name, records)
     lacking = _missing(missing, len(done or {}))
     above = heading(name, item.title)

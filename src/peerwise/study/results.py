@@ -1,5 +1,6 @@
 """Run folders: records, histories and what they were made with; written whole or not at all."""
 
+import math
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import tomli_w
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from peerwise.data.formats import write_frame
 from peerwise.errors import BadFile
@@ -45,6 +46,24 @@ class Record(BaseModel):
     reps: int
     paper_value: float | None = None
     values: list[float] = []  # one a repetition, where they are known and not too many
+
+    @field_validator("value", "std", "paper_value")
+    @classmethod
+    def _finite_or_none(cls, number: float | None) -> float | None:
+        """JSON has no infinity: a number that is none is not there."""
+        return number if number is not None and math.isfinite(number) else None
+
+    @field_validator("values")
+    @classmethod
+    def _all_finite_or_none(cls, numbers: list[float]) -> list[float]:
+        return numbers if all(map(math.isfinite, numbers)) else []
+
+    @field_validator("setting")
+    @classmethod
+    def _finite_or_text(cls, setting: dict[str, Any]) -> dict[str, Any]:
+        strange = {k: str(v) for k, v in setting.items()
+                   if isinstance(v, float) and not math.isfinite(v)}  # fmt: skip
+        return {**setting, **strange}
 
 
 class Claim(BaseModel):

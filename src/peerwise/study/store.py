@@ -137,8 +137,9 @@ def _line(row: Row, kept: Kept | None) -> dict[str, Any]:
     line: dict[str, Any] = {"cell": row.cell, **row.names, "metric": row.metric}
     if row.repetitions is not None:
         numbers = np.asarray(row.repetitions, float)
-        spread = float(numbers.std(ddof=1)) if numbers.size > 1 else None
-        line |= {"repetitions": numbers, "value": float(numbers.mean()), "std": spread}
+        with np.errstate(all="ignore"):  # a metric may be infinite
+            spread = float(numbers.std(ddof=1)) if numbers.size > 1 else None
+            line |= {"repetitions": numbers, "value": float(numbers.mean()), "std": spread}
     if row.array is not None:
         flat, texts = row.array.ravel(), row.array.dtype.kind in "US"
         line |= {"dtype": "text" if texts else row.array.dtype.name, "shape": row.array.shape}

@@ -84,6 +84,17 @@ def _tasks_longer(sets: list[str], scale: Scale) -> Tasks:
     return _by_layers(sets, scale, rules, TOLD["longer"]["quick" if scale.quick else "full"])
 
 
+def _tasks_whole(sets: list[str], scale: Scale) -> Tasks:
+    """FedAvg and two rules with one and with three Bayesian layers, trained as in the paper."""
+    tasks, size = {}, {} if scale.quick else TOLD["whole"]
+    for name in _some(sets, scale):
+        tasks[f"{name} 0 fedavg"] = _learn(name, "rkl", 0, scale, size)
+        for n in (LAYERS[0], LAYERS[-1]):
+            for rule in TOLD["longer_rules"]:
+                tasks[f"{name} {n} {rule}"] = _learn(name, rule, n, scale, size)
+    return tasks
+
+
 def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     lossy = "ring" if scale.quick else "er-0.3"
     places = [(graph, 1.0) for graph in (list(GRAPHS)[1::2] if scale.quick else GRAPHS)]
@@ -115,6 +126,7 @@ RUNS: dict[str, Plan] = {
     "figure-4": _tasks_pace,
     "init": _tasks_init,
     "longer": _tasks_longer,
+    "whole": _tasks_whole,
     "graph": _tasks_graph,
 }
 _LABELS = {rule: of["label"] for rule, of in TOLD["variants"].items()}

@@ -45,6 +45,8 @@ COUNTS: dict[str, dict[str, tuple[int, int]]] = {
     for table, of in TOLD["counts"].items()
 }
 DESCRIBED = PaperSet._fields[3:]  # what Table I counts
+_CATEGORY = TOLD["category"]
+_AGAIN = f"-{_CATEGORY}"  # after the name of a set that is typed again
 
 
 def _gaps(updates: dict[str, Description], prefix: str = "") -> tuple[Column, ...]:
@@ -141,25 +143,34 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
         note = notes["features"] if s.data.endswith("_features") else notes.get(s.name, "")
         rows.append(Dataset(s.name, s.data, note=note, present=s.data in here))
         if s.name == "smartgrid":
-            fair = Dataset("smartgrid-12", s.data, ("stab",), notes["smartgrid-12"], s.data in here)
-            rows.append(fair)
+            fair = rows[-1]._replace(name="smartgrid-12", note=notes["smartgrid-12"])
+            rows.append(fair._replace(drop=("stab",), variant=True))
+        if s.name in TOLD["typed_again"]:
+            again = rows[-1]._replace(name=s.name + _AGAIN, note=notes["typed_again"])
+            rows.append(again._replace(distinct=_CATEGORY, variant=True))
     if chosen is not None:
-        known = {r.name for r in rows} | {r.data for r in rows}
-        wanted = paper.named("data set of the paper", chosen, known)
-        return [r for r in rows if r.name in wanted or r.data in wanted]
+        names = {r.name for r in rows}
+        wanted = paper.named("data set of the paper", chosen, names | {r.data for r in rows})
+        files = set(wanted) - names  # a file's own name means all that is made of it
+        return [r for r in rows if r.name in wanted or r.data in files]
     return [r for r in rows if r.name in TOLD["quick_sets"]] if quick else rows
+
+
+def _data(dataset: Dataset, name: str) -> dict[str, Any]:
+    typed = {} if dataset.distinct is None else {"distinct": dataset.distinct}
+    return {name: dataset.data, "drop": list(dataset.drop), **typed}
 
 
 def base(dataset: Dataset, scale: Scale) -> Description:
     """The paper's default setting on a data set."""
-    source = {"data": {"source": dataset.data, "drop": list(dataset.drop)}}
+    source = {"data": _data(dataset, "source")}
     often = {"run": {"repetitions": scale.repetitions}} if scale.repetitions else {}
     return paper.merged(source, TOLD["quick"] if scale.quick else {}, often)
 
 
 def printed(item: str, fields: dict[str, Any]) -> float | None:
-    """What the paper prints of a number; a variant of ours is no set of its own."""
-    name, column = fields["dataset"], fields.get("column", "")
+    """What the paper prints of a number; a set typed again stands beside the same numbers."""
+    name, column = fields["dataset"].removesuffix(_AGAIN), fields.get("column", "")
     if item == "table-1":
         return next((getattr(s, column) for s in SETS if s.name == name), None)
     return TABLES.get(item, {}).get(name, {}).get(column)
@@ -169,7 +180,7 @@ def _counted(sets: list[str], scale: Scale) -> paper.Tasks:
     """Table 1: every set at hand is read and counted."""
     function = "peerwise.papers.crc.report:counts"
     here = [d for d in datasets(sets) if d.present]
-    return {d.name: Task(function, {"data": d.data, "drop": list(d.drop)}) for d in here}
+    return {d.name: Task(function, _data(d, "data")) for d in here}
 
 
 # What `peerwise reproduce crc/...` runs.

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 import peerwise.data
 from peerwise import topology
+from peerwise.data.encode import FEW
 from peerwise.papers.crc.items import DESCRIBED
 from peerwise.papers.items import Arrays, Number, View
 from peerwise.report.figures import reach_curves
@@ -14,9 +15,11 @@ from peerwise.report.figures import reach_curves
 TREES = 20  # trees of a size
 
 
-def counts(data: str, drop: list[str]) -> Arrays:
+def counts(data: str, drop: list[str], distinct: int = FEW) -> Arrays:
     """How many rows, features and classes a set has here."""
-    encoded = peerwise.data.encode(peerwise.data.load(data), typing="distinct", drop=tuple(drop))
+    encoded = peerwise.data.encode(
+        peerwise.data.load(data), typing="distinct", drop=tuple(drop), distinct=distinct
+    )
     discrete = sum(r > 0 for r in encoded.schema.cardinalities)
     features = len(encoded.schema.features)
     classes = len(encoded.schema.classes)

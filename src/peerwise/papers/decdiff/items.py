@@ -52,6 +52,19 @@ def _tasks_drop(sets: list[str], scale: Scale) -> Tasks:
     }  # fmt: skip
 
 
+def _tasks_allocation(sets: list[str], scale: Scale) -> Tasks:
+    """Nodes that learn alone, by how few images of a class a node has and where the law is cut."""
+    tasks = {}
+    for name in (s for s in sets if s in TOLD["allocated"]):
+        full = {k: v for k, v in TOLD["full"][name].items() if k not in ("central", "exchanged")}
+        size = TOLD["quick"] if scale.quick else paper.merged(full, TOLD["allocated"][name])
+        for least, largest in TOLD["allocations"][: 2 if scale.quick else None]:
+            law = {"name": "zipf", "least": least, "largest": largest}
+            parts = _dealt(name), TOLD["usual"], size, {"split": {"partition": law}}
+            tasks[f"{name} {least} {largest}"] = _learn("isolation", scale, *parts)
+    return tasks
+
+
 def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     whole = paper.merged(TOLD["dealt"], TOLD["quick"] if scale.quick else {})
     # the graph is the same whatever the rows: two of the bundled digits for each node
@@ -92,6 +105,10 @@ READS = {
         Reading("gini", lambda a: a["gini"].mean(), {"of": "classes, mean"}),
         Reading("gini", lambda a: a["gini_of_totals"], {"of": "node totals"}),
     ),
+    "allocation": (
+        Reading("accuracy", _last),
+        Reading("gini", lambda a: a["gini"]),
+    ),
     "figure-5": (
         Reading("loss", lambda a: a["loss"].mean(-1).min(1), {"at": "lowest"}),
         Reading("loss", lambda a: a["loss"].mean(-1)[:, -1], {"at": "last"}),
@@ -101,6 +118,8 @@ READS = {
 
 def printed(item: str, fields: dict[str, Any]) -> float | None:
     """What the paper prints of a number."""
+    if item == "allocation" and fields["metric"] == "accuracy":
+        return float(TOLD["printed"]["table-2"]["isolation"][SETS.index(fields["dataset"])])
     row = TOLD["printed"].get(item, {}).get(fields.get("variant"))
     if row is None or fields["metric"] not in ("accuracy", "rounds"):
         return None
@@ -113,7 +132,7 @@ datasets = paper.at_hand(SETS)
 RUNS: dict[str, Plan] = {
     item: _tasks(item) for item, of in TOLD["items"].items() if "variants" in of
 }
-RUNS |= {"figure-1": _tasks_drop, "figure-3": _tasks_graph}
+RUNS |= {"figure-1": _tasks_drop, "figure-3": _tasks_graph, "allocation": _tasks_allocation}
 RUNS["figure-4"] = paper.deal_tasks(_dealt, TOLD["quick"]["split"])
 
 # What `peerwise reproduce decdiff/...` runs.

@@ -91,37 +91,34 @@ def _between(axis: Any, low: Any, middle: Any, high: Any, **style: Any) -> None:
 
 
 def gossip(view: View) -> Figure:
-    """Figure 6: accuracy of the nodes against iterations."""
-    figure, axis = plt.subplots(figsize=(6, 3.8))
-    for i, (fields, arrays) in enumerate(view.runs):
-        colour = SHADES(i / len(view.runs))
-        low, median, high = np.percentile(arrays["accuracy"], [25, 50, 75], axis=1)
-        _between(axis, low, median, high, color=colour, label=fields["counter"])
-    federated = view.runs[0].arrays["federated"][0]
-    axis.axhline(federated, color="k", ls=":", label="Federated")
-    axis.set(xlabel="iteration", ylabel="accuracy: median and quartiles of nodes")
-    axis.set_title("Gossip naive Bayes (ours), by what an estimate counts", fontsize=11)
-    axis.legend(fontsize=8)
+    """Figure 6: accuracy of the median node against iterations, over seeds."""
+    budgets = view.by("epsilon")
+    figure, axes = panels(len(budgets))
+    for axis, ((epsilon,), runs) in zip(axes, budgets.items(), strict=False):
+        for i, (fields, arrays) in enumerate(runs):
+            quartiles = np.percentile(arrays["accuracy"][..., 1], [25, 50, 75], axis=0)
+            _between(axis, *quartiles, color=SHADES(i / len(runs)), label=fields["counter"])
+        low, median, high = np.percentile(runs[0].arrays["federated"], [25, 50, 75])
+        axis.axhspan(low, high, color="0.5", alpha=0.15, lw=0)
+        axis.axhline(median, color="k", ls=":", label="Federated")
+        labelled(axis, f"ε = {epsilon}", grid="", xlabel="iteration")
+    axes[0].set_ylabel("accuracy of the median node:\nmedian and quartiles over seeds")
+    axes[-1].legend(fontsize=8)
+    figure.tight_layout()
     return figure
 
 
 def parameters(view: View) -> Figure:
-    """Figure 7: parameters of the nodes against iterations, dotted where Federated has them.
-
-    Means and standard deviations have many units and are shown relative to Federated's.
-    """
-    arrays = view.runs[0].arrays
-    kinds = [k for k in ("prior", "category", "mean", "std") if k in arrays]
-    figure, axes = panels(len(kinds), most=4)
-    for axis, kind in zip(axes, kinds, strict=False):
-        goal = arrays[f"federated_{kind}"]
+    """Figure 7: parameters of the median node beside Federated's, against iterations."""
+    kinds = [k for k in ("prior", "category", "mean", "std") if k in view.runs[0].arrays]
+    figure, axes = panels(len(kinds) * len(view.runs), most=4)
+    places = [(run, kind) for run in view.runs for kind in kinds]
+    for axis, ((fields, arrays), kind) in zip(axes, places, strict=False):
         relative = kind in ("mean", "std")
-        shown = np.flatnonzero(np.abs(goal) > 1e-3)[:6]
-        for place, j in enumerate(shown):
-            low, median, high = arrays[kind][:, :, j] / (goal[j] if relative else 1)
-            _between(axis, low, median, high, color=SHADES(place / 6), lw=1)
-            axis.axhline(1 if relative else goal[j], color="k", ls=":", lw=0.8)
-        title = f"{kind}, relative to Federated" if relative else kind
+        for j in range(min(6, arrays[kind].shape[2])):
+            _between(axis, *arrays[kind][:, :, j], color=SHADES(j / 6), lw=1)
+        axis.axhline(1 if relative else 0, color="k", ls=":", lw=0.8)
+        title = f"{kind} {'over' if relative else 'minus'} Federated's, ε = {fields['epsilon']}"
         labelled(axis, title, size=9, grid="", xlabel="iteration")
         if relative:
             axis.set_ylim(-1, 3)

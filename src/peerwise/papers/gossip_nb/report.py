@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from peerwise.papers.gossip_nb.items import EPSILONS
-from peerwise.papers.items import Arrays, Number, View
+from peerwise.papers.items import Number, View
 
 _FEDERATED, _GOSSIP = {"method": "federated_nb"}, {"method": "gossip_nb"}
 
@@ -43,29 +43,24 @@ def thresholds(view: View) -> Iterator[Number]:
 def gossip(view: View) -> Iterator[Number]:
     """The nodes' median accuracy at some iterations, and Federated's."""
     for fields, arrays in view.runs:
-        name, counter, rounds = fields["dataset"], fields["counter"], len(arrays["accuracy"])
-        for t in sorted({1, 5, 10, 30, 50, 100} & set(range(1, rounds + 1))):
-            median = np.median(arrays["accuracy"][t - 1])
-            yield Number(name, "accuracy", median, {**_GOSSIP, "counter": counter, "round": t})
-        if counter in ("printed", "clamped"):  # the others add up what "printed" does
-            of = {"counter": counter} if counter == "clamped" else {}
-            yield Number(name, "accuracy", arrays["federated"], {**_FEDERATED, **of})
-
-
-def _apart(arrays: Arrays, kind: str, t: int) -> float:
-    """How far the median parameters of a kind are from Federated's after t rounds, relatively."""
-    ours, theirs = arrays[kind][1, t - 1], arrays[f"federated_{kind}"]
-    return float(np.median(np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-12)))
+        name, median = fields["dataset"], arrays["accuracy"][..., 1]
+        of = {"counter": fields["counter"], "epsilon": fields["epsilon"]}
+        for t in sorted({1, 5, 10, 30, 50, 100} & set(range(1, median.shape[1] + 1))):
+            yield Number(name, "accuracy", median[:, t - 1], {**_GOSSIP, **of, "round": t})
+        if fields["counter"] in ("printed", "clamped"):  # the others add up what "printed" does
+            at = {**_FEDERATED, **of, "round": "Federated"}
+            yield Number(name, "accuracy", arrays["federated"], at)
 
 
 def parameters(view: View) -> Iterator[Number]:
-    """How far parameters are from Federated's at some iterations."""
+    """How far parameters are from Federated's at some iterations: the median, relatively."""
     for fields, arrays in view.runs:
         for kind in [k for k in ("prior", "category", "mean", "std") if k in arrays]:
-            rounds = arrays[kind].shape[1]
+            apart = arrays[f"apart_{kind}"]
+            rounds = apart.shape[1]
             for t in sorted(t for t in {10, 30, rounds} if t <= rounds):
-                of = {**_GOSSIP, "parameter": kind, "round": t}
-                yield Number(fields["dataset"], "deviation", _apart(arrays, kind, t), of)
+                of = {**_GOSSIP, "parameter": kind, "epsilon": fields["epsilon"], "round": t}
+                yield Number(fields["dataset"], "deviation", apart[:, t - 1], of)
 
 
 def clamping(view: View) -> Iterator[Number]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from peerwise.papers.items import View
 from peerwise.papers.relay.items import DEALT, GRAPHS
-from peerwise.papers.relay.report import gap_at, references
+from peerwise.papers.relay.report import compared, gap_at, references
 from peerwise.report.axes import finished, labelled
 from peerwise.report.figures import panels
 
@@ -22,7 +22,8 @@ def curves(view: View) -> Figure:
     )
     rc = references(view)
     for (graph, way, method), runs in view.by("graph", "dealt", "method").items():
-        if method == "rc":
+        runs = [run for run in runs if compared(run, rc)]
+        if method == "rc" or not runs:
             continue
         rounds = runs[0].arrays["rounds"]
         gaps = np.array([[gap_at(run, rc, int(t)).mean() for t in rounds] for run in runs])

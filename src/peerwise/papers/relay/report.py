@@ -15,14 +15,21 @@ def _at(arrays: Arrays, rounds: int) -> np.ndarray:
 def references(view: View) -> dict[tuple[str, str], Arrays]:
     """What RC gave, by data set and way of dealing; among liars rows are dealt at random."""
     rc = [run for run in view.runs if run.fields["method"] == "rc"]
-    return {(r.fields["dataset"], r.fields.get("dealt", "iid")): r.arrays for r in rc}
+    return {_rows(run): run.arrays for run in rc}
 
 
 def gap_at(run: Run, rc: dict[tuple[str, str], Arrays], rounds: int) -> np.ndarray:
-    """Error of a run less RC's of 64 rounds on the same rows, a repetition; a KeyError: no RC."""
-    return _at(run.arrays, rounds) - _at(
-        rc[run.fields["dataset"], run.fields.get("dealt", "iid")], EARLY
-    )
+    """Error of a run less RC's of 64 rounds on the same rows, a repetition."""
+    return _at(run.arrays, rounds) - _at(rc[_rows(run)], EARLY)
+
+
+def _rows(run: Run) -> tuple[str, str]:
+    return run.fields["dataset"], run.fields.get("dealt", "iid")
+
+
+def compared(run: Run, rc: dict[tuple[str, str], Arrays]) -> bool:
+    """Whether RC ran on the same rows: its run may have failed."""
+    return _rows(run) in rc
 
 
 def gaps(view: View) -> Iterator[Number]:
@@ -30,7 +37,6 @@ def gaps(view: View) -> Iterator[Number]:
     rc = references(view)
     for run in view.runs:
         setting = {k: v for k, v in run.fields.items() if k != "dataset"}
-        known = (run.fields["dataset"], run.fields.get("dealt", "iid")) in rc
         for rounds in (EARLY, LATE) if setting["method"] != "rc" else ():
-            values = gap_at(run, rc, rounds) if known else np.array([])
+            values = gap_at(run, rc, rounds) if compared(run, rc) else np.array([])
             yield Number(run.fields["dataset"], "test_gap", values, {**setting, "rounds": rounds})
