@@ -49,6 +49,7 @@ EXEMPT: dict[Key, str] = {
 # without which a key means nothing: places of the description and what stands there
 CONTEXT: dict[Key, Raw] = {
     ("method", "robust_nb", "trim"): {"method": {"middle": "trimmed_mean"}},
+    (TRAINING, "decavg", "patience"): {"method": {"validation": 0.4, "epochs": 3, "lr": 0.5}},
     ("model", "naive_bayes", "normalise"): {"data": {"source": "mixed.csv"}},
     ("model", "tan", "parents"): {"data": {"source": "binary.csv"}},
     ("net", "mlp_64", "samples"): {"net": {"bayesian_layers": 1}},
@@ -72,11 +73,13 @@ CONTEXT: dict[Key, Raw] = {
 }  # fmt: skip
 # two values that must differ, where most that may be drawn do not in so small a network
 VALUES: dict[Key, tuple[Any, Any]] = {
+    (TRAINING, "decavg", "patience"): (1, 5),
     ("net", "mlp_64", "moved"): (True, False),
     ("topology", "regular", "k"): (2, 4),
     ("topology", "small_world", "k"): (2, 4),
     ("topology", "small_world", "p"): (0.0, 1.0),
     ("partition", "dirichlet_by_class", "least"): (0, 4),
+    ("partition", "zipf", "least"): (0, 2),
     ("partition", "zipf", "gini"): ([0.0, 1.0], [0.0, 0.1]),
     ("metric", "fairness", "share"): (0.1, 1.0),
     ("data", "", "missing"): ("category", "missing"),
