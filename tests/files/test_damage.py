@@ -280,3 +280,12 @@ def test_a_state_of_an_earlier_version_is_looked_at_and_not_continued(tmp_path):
         peer_store.Store.open(tmp_path, **TOLD)
     with closing(peer_store.Store.look(tmp_path)) as looked:
         assert looked.progress() == (peer_store.Place(0, 4), b"\0")
+
+
+def test_results_whose_hash_is_gone_are_not_taken_for_old_ones(tmp_path):
+    store = Store(tmp_path)
+    store.put("a", {"x": np.arange(3.0)}, {})
+    path = store.collect([Row("a", {}, "x", None, np.arange(3.0))])
+    path.write_bytes(path.read_bytes().replace(b"peerwise-sha256:", b"peerwise-sha257:"))
+    with pytest.raises(BadFile, match="it has no hash"):
+        Store(tmp_path).get("a")

@@ -41,9 +41,9 @@ class Share(NamedTuple):
 
     mutated: int = 3
     traced: int = 4
-    run: int = 10
+    run: int = 25
     whole: int = 5
-    compiled: int = 500
+    compiled: int = 1000
 
 
 def as_toml(raw: Raw) -> str:
@@ -202,7 +202,7 @@ def light(cell: Cell) -> bool:
     if "net" in cell and cell["net"]["name"] != "mlp_64":
         return False
     split, run_ = cell["split"], cell["run"]
-    small = split["nodes"] <= 3 and run_["rounds"] <= 3 and run_["repetitions"] <= 2
+    small = split["nodes"] <= 5 and run_["rounds"] <= 3 and run_["repetitions"] <= 2
     return small and cell["method"].get("iterations", 1) <= 5 and _few(cell["method"])
 
 

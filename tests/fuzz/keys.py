@@ -15,6 +15,7 @@ import numpy as np
 from fuzz.descriptions import SECTION_OF, Fuzzer, as_toml, built, light, outcome_of, traced
 from fuzz.drawing import (
     ABOUT,
+    COLUMNS,
     NODES,
     ROWS,
     TEST_ROWS,
@@ -35,7 +36,60 @@ Key = tuple[str, str, str]  # kind or section, name, option
 TRAINING = "training"  # options of training, which many methods have in common
 SERVER = "rule on a server"
 # options that change nothing here, each with the reason
-EXEMPT: dict[Key, str] = {}
+EXEMPT: dict[Key, str] = {
+    ("channel", "erasure", "by"): "for arrays, which only Python can give",
+    ("channel", "trace", "source"): "there is one trace",
+    ("channel", "trace", "nodes"): "refuses a trace of other nodes",
+    (SERVER, "equal", "include_self"): "a node always counts on a server, as its line says",
+    ("data", "", "source"): "always given",
+    ("data", "", "target"): "always given",
+    ("data", "", "typing"): "of these files no source declares kinds",
+    ("split", "", "test"): "no table here has test rows of its own",
+}
+# without which a key means nothing: places of the description and what stands there
+CONTEXT: dict[Key, Raw] = {
+    ("method", "robust_nb", "trim"): {"method": {"middle": "trimmed_mean"}},
+    (TRAINING, "decavg", "patience"): {"method": {"validation": 0.4, "epochs": 3, "lr": 0.5}},
+    ("model", "naive_bayes", "normalise"): {"data": {"source": "mixed.csv"}},
+    ("model", "tan", "parents"): {"data": {"source": "binary.csv"}},
+    ("net", "mlp_64", "samples"): {"net": {"bayesian_layers": 1}},
+    ("net", "mlp_64", "moved"): {"data": {"source": "pixels", "scale": "unit"}},
+    ("topology", "regular", "k"): {"split": {"nodes": 5, "rows": 4}},
+    ("topology", "small_world", "k"): {"split": {"nodes": 5, "rows": 4}},
+    ("topology", "small_world", "p"): {"split": {"nodes": 5, "rows": 4}},
+    ("partition", "dirichlet_by_class", "least"): {"split": {"partition": {"alpha": 0.1}}},
+    ("data", "", "missing"): {"data": {"source": "holes.csv"}, "split": {"rows": 12}},
+    ("data", "", "missing_words"): {"data": {"source": "mixed.csv", "missing": "missing"}},
+    ("data", "", "public"): {"data": {"source": "counts.csv", "distinct": 11}},
+    ("data", "", "scale"): {"data": {"source": "pixels"}},
+    ("network", "", "fixed"): {"split": {"nodes": 5, "rows": 4}, "run": {"repetitions": 2}},
+    ("privacy", "", "delta"): {"method": {"name": "private_crc"}, "privacy": {"epsilon": 1.0}},
+    # noise that leaves something of so few rows
+    ("privacy", "", "bound"): {"method": {"name": "gossip_nb"}, "privacy": {"epsilon": 1e5}},
+    ("privacy", "", "sensitivity"): {
+        "method": {"name": "gossip_nb"}, "privacy": {"epsilon": 1e5},
+    },
+    ("run", "", "by"): {"data": {"source": "mixed.csv"}},
+}  # fmt: skip
+# two values that must differ, where most that may be drawn do not in so small a network
+VALUES: dict[Key, tuple[Any, Any]] = {
+    (TRAINING, "decavg", "patience"): (1, 5),
+    ("net", "mlp_64", "moved"): (True, False),
+    ("topology", "regular", "k"): (2, 4),
+    ("topology", "small_world", "k"): (2, 4),
+    ("topology", "small_world", "p"): (0.0, 1.0),
+    ("partition", "dirichlet_by_class", "least"): (0, 4),
+    ("partition", "zipf", "least"): (0, 2),
+    ("partition", "zipf", "gini"): ([0.0, 1.0], [0.0, 0.1]),
+    ("metric", "fairness", "share"): (0.1, 1.0),
+    ("data", "", "missing"): ("category", "missing"),
+    ("data", "", "missing_words"): (["NA"], ["?"]),
+    ("data", "", "public"): (True, False),
+    ("data", "", "scale"): ("all", "unit"),
+    ("network", "", "fixed"): (True, False),
+    ("privacy", "", "bound"): (1.0, 5.0),
+    ("run", "", "by"): (["k"], []),
+}
 
 
 def every_key() -> list[Key]:
@@ -116,7 +170,7 @@ class KeyFuzzer(Fuzzer):
             self.counts["pairs compared"] += 1
             if programs[0] != programs[1]:
                 self.changed.add(key)
-            elif key[0] in ("run", "metric"):  # what is measured, and when
+            else:  # what is measured, other repetitions, noise that is not drawn by JAX
                 outcomes = [self.checked(place, raw, outcome_of) for raw in pair]
                 self.counts["pairs run"] += 1
                 if None not in outcomes and not same(*outcomes):
@@ -148,6 +202,15 @@ def user_of(rng: np.random.Generator, kind: str, name: str) -> str:
         draws = [m for m, d in declared("method").items() if {"draw", "budget"} & set(d.facts)]
         return str(rng.choice(draws))
     return "crc"
+
+
+def _into(table: Raw, values: Raw) -> None:
+    """Put values into a table, however deep."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _into(table.setdefault(name, {}), value)
+        else:
+            table[name] = value
 
 
 def base(rng: np.random.Generator, method: str, share: float) -> Raw:
@@ -198,7 +261,11 @@ def two_values(rng: np.random.Generator, key: Key, share: float) -> tuple[Raw, R
         raw["network"] = {"topology": "server"}
     if rng.random() < 0.4:
         drawn_[1] = None
-    one, two = (default if v is None else v for v in drawn_)
+    one, two = VALUES.get(key, tuple(default if v is None else v for v in drawn_))
+    for part, values in CONTEXT.get(key, {}).items():
+        _into(raw.setdefault(part, {}), values)
+    if raw["data"]["source"] not in COLUMNS:
+        raw["data"].pop("target")
     pair = [put(raw, place, ... if v is None else v) for v in (one, two)]
     try:
         cells = [expand(r)[0] for r in pair]

@@ -123,8 +123,19 @@ class Store:
 
 
 def check_results(path: Path) -> bool:
-    """Refuse a results.parquet that is damaged; whether it has a hash (of version 0.9 or later)."""
-    return check(path, _COPY, needed=False)
+    """Refuse a results.parquet that is damaged; whether it has a hash (of version 0.9 or later).
+
+    Version 0.8 had a column of hashes instead: a file without either has lost its own.
+    """
+    if check(path, _COPY, needed=False):
+        return True
+    try:
+        old = "hash" in pq.read_schema(path).names
+    except BROKEN:
+        old = False
+    if not old:
+        raise BadFile(f"{path} is damaged or of an earlier version: it has no hash; {_COPY}")
+    return False
 
 
 def _unpacked(content: bytes) -> Kept:
