@@ -261,9 +261,8 @@ def test_a_damaged_configuration_is_told(tmp_path, text):
 
 
 def test_an_item_that_the_paper_has_not_is_told(tmp_path):
-    made(tmp_path / "run", ["figure-3"])
-    path = tmp_path / "run" / "config.toml"
-    path.write_text(path.read_text().replace("figure-3", "figure-9"))
+    config = {"items": ["decdiff/figure-9"], "datasets": SETS, "quick": False, "trials": 2}
+    write_folder(tmp_path / "run", config=config, records=[], claims=[])
     with pytest.raises(BadFile, match="figure-9"):
         arrays_of(tmp_path / "run", PAPER)
 
