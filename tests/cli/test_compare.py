@@ -98,6 +98,7 @@ def test_another_metric_of_runs(peerwise):
         (["all", "--style", "ggplt"], "did you mean 'ggplot'"),
         (["all", "damaged"], "is damaged"),
         (["other"], "other has no values by method and repetition"),
+        (["foreign"], "foreign/results.parquet is damaged or of an earlier version"),
         ([], "Missing argument"),
     ],
 )
@@ -106,8 +107,11 @@ def test_a_mistake_is_one_line(peerwise, tmp_path, given, says):
     (tmp_path / "file").write_text("")
     shutil.copytree("more", "damaged")
     (tmp_path / "damaged" / "results.parquet").write_bytes(b"PAR1")
-    (tmp_path / "other").mkdir()
-    pd.DataFrame({"value": [1.0], "repetitions": [None]}).to_parquet("other/results.parquet")
+    for folder in ("other", "foreign"):
+        (tmp_path / folder).mkdir()
+    rows = pd.DataFrame({"value": [1.0], "repetitions": [None]})
+    rows.to_parquet("foreign/results.parquet")
+    rows.assign(hash="of version 0.8").to_parquet("other/results.parquet")
     code, _, err = peerwise("compare", *given)
     assert code == 2
     assert says in " ".join(err.split())
