@@ -6,12 +6,14 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from peerwise.errors import BadFile, UnknownName
 from peerwise.metrics import confidence
 from peerwise.report import curves, look
+from peerwise.report.axes import few_log_ticks
 
 
 def history(methods=3, rounds=(1, 2, 4), reps=3, nodes=4, datasets=("digits",), **factors):
@@ -237,3 +239,15 @@ def test_a_style_is_a_name_or_a_file_and_brings_its_colours(tmp_path):
     mine.write_text("lines.linewidth: thick\n")
     with pytest.raises(BadFile, match="no matplotlib style"):
         look.checked_style(str(mine))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.25, 0.46), (0.024, 0.05), (0.05, 0.9), (1e-4, 10.0)])
+def test_a_logarithmic_axis_has_some_round_numbers_however_short_it_is(low, high):
+    figure, axis = plt.subplots()
+    axis.set_yscale("log")
+    axis.set_ylim(low, high)
+    few_log_ticks(axis.yaxis)
+    ticks = axis.get_yticks()
+    assert 2 <= len(ticks) <= 5
+    assert all(low <= t <= high and len(f"{t:g}".replace("0.", "").strip("0")) <= 3 for t in ticks)
+    plt.close(figure)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
 from peerwise import metrics
 
@@ -115,14 +115,23 @@ def interval(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndar
 
 
 def few_log_ticks(axis: Any, most: int = 5) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten on a logarithmic axis, or fewer of them."""
+    """Ticks at 1, 2 and 5 times powers of ten on a logarithmic axis, or fewer of them.
+
+    Where the axis is too short to hold two of these, ticks at other round numbers.
+    """
     low, high = sorted(axis.get_view_interval())
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for steps in ((1, 2, 5), (1, 3), (1,)):
         ticks = [s * p for p in powers for s in steps if low <= s * p <= high]
         if len(ticks) <= most:
             break
-    ticks = ticks[:: -(-len(ticks) // most)] if ticks else [low, high]
+    if len(ticks) < 2:
+        ticks = [
+            t
+            for t in MaxNLocator(most - 1, steps=[1, 2, 5, 10]).tick_values(low, high)
+            if low <= t <= high
+        ]
+    ticks = ticks[:: -(-len(ticks) // most)]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
 
