@@ -130,6 +130,15 @@ def pytest_collection_finish():
     gc.set_threshold(50_000, 20, 20)
 
 
+@pytest.fixture
+def usual_garbage():
+    """Garbage is sought as often as in a user's process: for tests that measure memory."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
 MAPS = 15_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
 
 

@@ -413,11 +413,13 @@ def fuzz(tmp_path, host, count):
     assert len(victim.store.inbox()) <= 3
 
 
+@pytest.mark.usefixtures("usual_garbage")
 def test_five_hundred_mutated_letters_are_each_refused_or_valid(tmp_path, host):
     fuzz(tmp_path, host, 500)
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("usual_garbage")
 def test_ten_thousand_mutated_letters_are_each_refused_or_valid(tmp_path, host):
     fuzz(tmp_path, host, 10_000)
 

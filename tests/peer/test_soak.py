@@ -66,6 +66,7 @@ def soak(tmp_path, count):
     return after - before, largest
 
 
+@pytest.mark.usefixtures("usual_garbage")
 def test_two_hundred_rounds_of_three_peers_leave_nothing_behind(tmp_path):
     growth, largest = soak(tmp_path, 200)
     assert growth < 60
@@ -73,6 +74,7 @@ def test_two_hundred_rounds_of_three_peers_leave_nothing_behind(tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("usual_garbage")
 def test_ten_thousand_rounds_of_three_peers_leave_nothing_behind(tmp_path):
     growth, largest = soak(tmp_path, 10_000)
     assert growth < 200

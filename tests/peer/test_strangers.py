@@ -305,6 +305,7 @@ sys.stdin.read()
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("usual_garbage")
 def test_silence_huge_messages_and_a_flood_leave_memory_and_log_small(fed, victim, tmp_path):
     """Of 1,000 silent connections, eight that push 20 MB, and two that say Hello, all at once."""
     serve._many_files()

@@ -223,7 +223,7 @@ def _beside(ours: Any, theirs: Any) -> Arrays:
         "accuracy": np.percentile(accuracy, _QUARTILES, axis=1).T,
         "federated": 1 - np.asarray(theirs["test_error"])[0, 0],
     }
-    for kind in _KINDS.keys() & ours.keys():
+    for kind in (k for k in _KINDS if k in ours):
         median = np.nanmedian(np.asarray(ours[kind]), axis=1)  # [rounds, parameters]
         goal = np.asarray(theirs[kind])[0, 0]
         away = np.abs(median - goal) / np.maximum(np.abs(goal), 1e-12)
