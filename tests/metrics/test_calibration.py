@@ -243,6 +243,22 @@ def test_the_probe_gives_what_the_functions_give(name, bins):
     assert np.ptp(got["t_entropy"]) > 0.001
 
 
+def test_bins_that_are_kept_give_the_diagram():
+    x, y = rows()
+    value = values("mlp")
+    got = seen(metrics.calibration("t", x, y, 100, block=64, kept=True), METHODS["mlp"], value)
+    assert got["t_bins"].shape == (NODES, 100, 3)
+    for v in range(NODES):
+        shown = metrics.binned(got["t_bins"][v], into=20)
+        true = reliability(y, said("mlp", value, v, x), 20)
+        np.testing.assert_allclose(shown.count * len(y), true.count, atol=1e-3)
+        np.testing.assert_allclose(shown.accuracy, true.accuracy, atol=1e-4)
+        np.testing.assert_allclose(shown.confidence, true.confidence, atol=1e-4)
+        assert shown.ece == pytest.approx(true.ece, abs=1e-5)
+    with pytest.raises(BadSetting, match="100 bins cannot be put together to 15"):
+        metrics.binned(got["t_bins"][0], into=15)
+
+
 def test_a_simulation_takes_the_probe():
     probe = metrics.calibration("t", *rows())
     shards = pack(*rows(1, 80), np.split(np.arange(80), NODES))

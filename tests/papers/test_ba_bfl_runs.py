@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from peerwise import metrics
 from peerwise.papers.ba_bfl import runs
 from peerwise.papers.ba_bfl.items import ITEMS
 from peerwise.papers.items import Scale, merged
@@ -29,6 +30,12 @@ def test_what_a_run_gives(small_images):
     # all nodes have the server's model before they train
     np.testing.assert_allclose(arrays["accuracy"], arrays["accuracy"][:, :, :1].repeat(3, 2))
     assert arrays["local_accuracy"].shape == (2, 1, 3)
+    assert arrays["bins"].shape == (2, 100, 3)
+    for bins, ece, accuracy in zip(
+        arrays["bins"], arrays["ece_fine"][:, -1, 0], arrays["accuracy"][:, -1, 0], strict=True
+    ):
+        np.testing.assert_allclose(metrics.binned(bins, 100).ece, ece, atol=1e-5)
+        np.testing.assert_allclose(bins.sum(0)[[0, 2]], [1, accuracy], atol=1e-5)
     assert arrays["sizes"].sum(1).tolist() == [195, 195]
     assert "ood" not in arrays  # there is no set of strange images of this shape
     assert "seconds_a_round" not in arrays
@@ -44,3 +51,8 @@ def test_a_round_is_timed_by_itself(small_images):
 def test_strange_images_are_told_by_entropy():
     assert runs._told_apart(np.array([0.1, 0.2]), np.array([0.3, 0.4])) == 1
     assert runs._told_apart(np.array([0.1, 0.3]), np.array([0.2, 0.2])) == pytest.approx(0.5)
+
+
+def test_strange_images_have_all_their_pixels(small_images):
+    inside, outside = runs.entropies(np.zeros((20, 16), np.float32), outside="any").args
+    assert inside.shape == outside.shape == (20, 16)  # one pixel is always dark

@@ -5,6 +5,7 @@
 
 from peerwise.metrics.calibration import (
     Reliability,
+    binned,
     brier,
     ece,
     entropy,
@@ -43,6 +44,7 @@ __all__ = [
     "Fairness",
     "Reached",
     "Reliability",
+    "binned",
     "box",
     "brier",
     "by_node",

@@ -74,6 +74,19 @@ def reliability(y: Any, prob: Any, bins: int = 15, binning: str = "width") -> Re
     return Reliability(edges, sure, right, count)
 
 
+def binned(bins: Any, into: int = 20) -> Reliability:
+    """The diagram of bins that `probes.calibration` kept [bins, 3], put together to fewer.
+
+    Counts are shares of the rows. Fewer bins must divide those that were kept.
+    """
+    kept = np.asarray(bins, float)
+    if len(kept) % positive_number(into, "into"):
+        raise BadSetting(f"{len(kept)} bins cannot be put together to {into}; take a divisor")
+    count, sure, right = kept.reshape(into, -1, 3).sum(1).T
+    whole = np.where(count > 0, count, np.nan)
+    return Reliability(np.linspace(0, 1, into + 1), sure / whole, right / whole, count)
+
+
 def ece(y: Any, prob: Any, bins: int = 15, binning: str = "width") -> float:
     """Expected calibration error: |accuracy - confidence| of the bins, as a mean over rows.
 

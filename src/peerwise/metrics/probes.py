@@ -127,8 +127,9 @@ def _in_blocks(
 
 
 def _calibration(
-    name: str, bins: int, x: Array, y: Array, weight: Array, method: Method, state: State
-) -> Tree:
+    name: str, bins: int, kept: bool, x: Array, y: Array, weight: Array, method: Method,
+    state: State,
+) -> Tree:  # fmt: skip
     key = jax.random.key(0)  # as in errors
 
     def predicted(xs: Array) -> Array:
@@ -138,7 +139,7 @@ def _calibration(
     nodes = jnp.arange(seen.shape[0])[:, None]
     edges = np.linspace(0, 1, bins + 1)[1:-1].astype(seen.dtype)
 
-    def block(sums: tuple[Array, Array], rows: tuple[Array, Array, Array]) -> Any:
+    def block(sums: tuple[Array, Array, Array], rows: tuple[Array, Array, Array]) -> Any:
         xs, ys, ws = rows
         log_prob = predicted(xs)
         truth = jax.nn.one_hot(ys, seen.shape[-1], dtype=seen.dtype)[None]
@@ -148,18 +149,26 @@ def _calibration(
         )
         sure, right = prob.max(-1), prob.argmax(-1) == ys[None]
         # what a bin adds to the error is |sum of (right - sure)|: no need for its count
-        apart = sums[0].at[nodes, jnp.searchsorted(edges, sure)].add((right - sure) * ws[None])
+        place = nodes, jnp.searchsorted(edges, sure)
+        apart = sums[0].at[place].add((right - sure) * ws[None])
         surprise = -jnp.log(jnp.maximum((prob * truth).sum(-1), LEAST))
         unsure = jax.scipy.special.entr(prob).sum(-1)
         scores = jnp.stack([((prob - truth) ** 2).sum(-1), surprise, unsure])
         # not @, which a GPU may compute in less than single precision
-        return (apart, sums[1] + (scores * ws[None, None]).sum(-1)), None
+        scored, held = sums[1] + (scores * ws[None, None]).sum(-1), sums[2]
+        if kept:
+            parts = jnp.stack([jnp.ones_like(sure), sure, right.astype(sure.dtype)], -1)
+            held = held.at[place].add(parts * ws[None, :, None])
+        return (apart, scored, held), None
 
     kind = jnp.result_type(seen.dtype, weight.dtype)
     # sums are carried from block to block: one for each would need more memory than a block
-    begun = jnp.zeros((seen.shape[0], bins), kind), jnp.zeros((3, seen.shape[0]), kind)
-    (apart, scores), _ = jax.lax.scan(block, begun, (x, y, weight))
+    n = seen.shape[0]
+    shapes = (n, bins), (3, n), (n, bins if kept else 0, 3)
+    begun = tuple(jnp.zeros(shape, kind) for shape in shapes)
+    (apart, scores, held), _ = jax.lax.scan(block, begun, (x, y, weight))
     return {
+        **({f"{name}_bins": held} if kept else {}),
         f"{name}_ece": abs(apart).sum(1),
         f"{name}_brier": scores[0],
         f"{name}_nll": scores[1],
@@ -168,17 +177,18 @@ def _calibration(
 
 
 def calibration(
-    name: str, x: np.ndarray, y: np.ndarray, bins: int = 15, block: int = BLOCK
+    name: str, x: np.ndarray, y: np.ndarray, bins: int = 15, block: int = BLOCK, kept: bool = False
 ) -> Partial:
     """A probe of the calibration of every node's probabilities, on the given rows.
 
     It records `{name}_ece` (bins of equal width), `{name}_brier`, `{name}_nll` and
     `{name}_entropy` (mean of the rows): what the functions `ece`, `brier`, `nll` and `entropy`
     give. A model that has broken down counts as sure of a wrong class. `block` rows are scored at
-    a time by all nodes.
+    a time by all nodes. `kept`: also `{name}_bins` [nodes, bins, 3], what a reliability diagram
+    shows: the share of all rows that a bin holds, and its part of the mean confidence and accuracy.
     """
     data = _in_blocks(name, "calibration", x, y, None, block)
-    return Partial(Fixed(_calibration, (name, positive_number(bins, "bins"))), *data)
+    return Partial(Fixed(_calibration, (name, positive_number(bins, "bins"), kept)), *data)
 
 
 def _consensus(method: Method, state: State) -> Tree:

@@ -6,11 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
+from peerwise import metrics
 from peerwise.papers.ba_bfl.items import GRAPHS, TOLD
 from peerwise.papers.figures import bars, points
 from peerwise.papers.items import View
 from peerwise.report.axes import finished, labelled
 from peerwise.report.figures import panels
+from peerwise.report.reliability import reliability_diagram
 from peerwise.study.results import Record
 
 # What is measured, as people write it.
@@ -92,6 +94,28 @@ def by_layers(view: View) -> Figure | None:
             axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
     title = f"{TITLES.get(view.name, '')}{bars(records)}"
     return finished(figure, title[0].upper() + title[1:])
+
+
+def reliability(view: View) -> Figure | None:
+    """Accuracy by confidence, a panel a run, means of replicas; runs without bins are left out."""
+    drawn = {
+        _about(view, run.fields): metrics.binned(run.arrays["bins"].mean(0))
+        for run in view.runs
+        if "bins" in run.arrays
+    }
+    return reliability_diagram(drawn) if drawn else None
+
+
+def _about(view: View, fields: dict[str, Any]) -> str:
+    """What a run is, in the title of its panel."""
+    if "prior" in fields:
+        prior = view.title("prior", fields["prior"])
+        bare = fields["prior"] == "fedavg"
+        return prior if bare else f"{prior}, temperature {fields['temperature']:g}"
+    layers = f", {fields['layers']} Bayesian" if fields["layers"] else ""
+    return (
+        f"{view.title('dataset', fields['dataset'])}: {view.title('rule', fields['rule'])}{layers}"
+    )
 
 
 def graphs(view: View) -> Figure | None:

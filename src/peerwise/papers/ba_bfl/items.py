@@ -95,6 +95,22 @@ def _tasks_whole(sets: list[str], scale: Scale) -> Tasks:
     return tasks
 
 
+def _tasks_prior(sets: list[str], scale: Scale) -> Tasks:
+    """What the prior is and how much it counts, at a size for CPUs; FedAvg beside."""
+    told, name = TOLD["prior"], "fashion_mnist"
+    if name not in sets:
+        return {}
+    few = Scale(True, scale.repetitions)  # as large at either scale, but for what follows
+    size = paper.merged(told["small"], told["quick"] if scale.quick else {})
+    tasks = {f"{name} fedavg 0.0": _learn(name, told["rule"], 0, few, size)}
+    for prior, temperatures in told["priors"].items():
+        for temperature in temperatures[: 2 if scale.quick else None]:
+            method = {"method": {"prior": prior, "temperature": temperature}}
+            task = _learn(name, told["rule"], told["layers"], few, size, method)
+            tasks[f"{name} {prior} {temperature}"] = task
+    return tasks
+
+
 def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     lossy = "ring" if scale.quick else "er-0.3"
     places = [(graph, 1.0) for graph in (list(GRAPHS)[1::2] if scale.quick else GRAPHS)]
@@ -126,7 +142,8 @@ RUNS: dict[str, Plan] = {
     "figure-4": _tasks_pace,
     "init": _tasks_init,
     "longer": _tasks_longer,
-    "whole": _tasks_whole,
+    **dict.fromkeys(("whole", "reliability"), _tasks_whole),
+    "prior": _tasks_prior,
     "graph": _tasks_graph,
 }
 _LABELS = {rule: of["label"] for rule, of in TOLD["variants"].items()}

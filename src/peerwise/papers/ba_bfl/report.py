@@ -33,6 +33,8 @@ def _measures(arrays: Arrays) -> dict[str, Any]:
     for whose in ("local", "own"):
         fair = metrics.fairness(arrays[f"{whose}_accuracy"][:, -1], arrays["sizes"])
         read |= {f"{whose}_mean": fair.mean, f"{whose}_worst": fair.worst}
+    if "bins" in arrays:
+        read["confidence"] = arrays["bins"][..., 1].sum(1)
     return {**read, **({"ood": arrays["ood"]} if "ood" in arrays else {})}
 
 

@@ -27,8 +27,8 @@ TIMES = 3
 
 
 def fine_calibration(x_test: Array, y_test: Array) -> Any:
-    """A metric: calibration with the paper's bins, as `fine_ece`."""
-    return metrics.calibration("fine", x_test, y_test, bins=FINE)
+    """A metric: calibration with the paper's bins, as `fine_ece`, and the bins themselves."""
+    return metrics.calibration("fine", x_test, y_test, bins=FINE, kept=True)
 
 
 def own_rows(x: Array, y: Array, owned: Sequence[np.ndarray]) -> Any:
@@ -43,7 +43,8 @@ def entropies(
     """A metric: how unsure the first node is of images of its own set and of another's."""
     described: Description = {
         "data": {"source": outside, "scale": "unit"},
-        "split": {"nodes": 1, "rows": 1000, "test": "own", "test_rows": min(STRANGE, len(x_test))},
+        "split": {"nodes": 1, "rows": "all", "test": "own", "test_rows": min(STRANGE, len(x_test))},
+        "method": "isolated_net",  # as a net sees them: with pixels that never vary
     }
     strange = drawn(learner.cell(described), 0).x_test
     assert strange is not None
@@ -73,6 +74,7 @@ def learn(description: Description, checkpoint: Path | None = None) -> Arrays:
     `brier`, `entropy` of the merged models, before local training, on the test rows, and
     `own_accuracy` on each node's own. `local_accuracy`: after the last training. `ood`: area under
     the curve by which the last model tells strange images, where there are any of their shape.
+    `bins` [replicas, 100, 3]: of the last round, a mean over nodes, as `metrics.binned` takes them.
     """
     cell, outcome, arrays = learning.learn(description, checkpoint)
     values = outcome.values
@@ -82,6 +84,7 @@ def learn(description: Description, checkpoint: Path | None = None) -> Arrays:
         "ece_fine": values["combined_fine_ece"],
         "own_accuracy": 1 - values["combined_own_error"],
         "local_accuracy": 1 - values["test_error"][:, -1:],
+        "bins": values["combined_fine_bins"][:, -1].mean(1),
     }
     deals = range(cell["run"]["repetitions"])
     arrays["sizes"] = np.array([learning.counts_of(cell, r).sum(1) for r in deals])

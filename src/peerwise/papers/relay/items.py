@@ -66,7 +66,7 @@ def _liars(item: dict[str, Any], sets: list[str], scale: Scale) -> Tasks:
 def printed(item: str, fields: dict[str, Any]) -> float | None:
     """The CRC paper's gap of CRC among 320 nodes, beside rows dealt at random."""
     names = [s.name for s in SETS if s.data == fields["dataset"]]
-    known = names and item == "nodes-320" and fields["dealt"] == "iid"
+    known = names and item == "nodes-320" and (fields["dealt"], fields["to"]) == ("iid", EARLY)
     return TABLES["table-9"].get(names[0], {}).get("320") if known else None
 
 

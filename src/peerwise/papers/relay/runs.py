@@ -1,5 +1,6 @@
 """The pieces of work behind the relay experiments; each gives plain arrays."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from peerwise import learner
-from peerwise.core import Inbox, Method, Shard, State, Tree
+from peerwise.core import Array, Inbox, Method, Shard, State, Tree
 from peerwise.learner.run import assembled, recorded
+from peerwise.methods.crc import Rate, crc
+from peerwise.methods.relay import warmth
+from peerwise.models.family import Model, statistics
 from peerwise.papers import learning
 from peerwise.papers.items import Arrays, Description
 from peerwise.simulate import simulate
@@ -20,6 +24,30 @@ def learn(description: Description, checkpoint: Path | None = None) -> Arrays:
     learnt = learning.learn(description, checkpoint)
     error = learnt.outcome.values["test_error"]
     return {**learnt.about, "error": error.mean(-1), "spread": error.std(-1)}
+
+
+def warm_crc(
+    model: Model, rows: int, nodes: int, x: Array, y: Array, owned: Sequence[np.ndarray], *,
+    lr: Rate = 0.05,
+) -> Method:  # fmt: skip
+    """CRC from relay's start: a method for comparison alone, since its nodes are told the start.
+
+    Every node begins with relay's mix of uniform statistics and the maximum likelihood of all rows,
+    which relay has only when its sums have arrived.
+    """
+    usual, share, held = crc(model, rows, nodes, lr=lr), warmth(model), np.concatenate(list(owned))
+    sums = statistics(model, jnp.asarray(x)[held], jnp.asarray(y)[held], jnp.ones(len(held)))
+
+    def init(key: Array, shard: Shard) -> State:
+        state = usual.init(key, shard)
+        value = jax.tree.map(
+            lambda uniform, of_all: (1 - share) * uniform + share / (lr * nodes) * of_all,
+            state.value,
+            sums,
+        )
+        return state._replace(value=value)
+
+    return usual._replace(init=init)
 
 
 def lying(method: Method, name: int, push: float) -> Method:
