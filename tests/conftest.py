@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 from jax._src import compiler, core
 
+sys.dont_write_bytecode = False  # what pytest makes of assertions is kept from run to run
 jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile(
     "derandomised", derandomize=True, deadline=None, max_examples=25
@@ -115,8 +117,18 @@ LONG = (
 )
 
 
+def _thin(items):
+    """Cases that a test's mark `some` does not name take long: they are for `make full`."""
+    for item in items:
+        mark = item.get_closest_marker("some")
+        if mark and not any(part in item.callspec.id for part in mark.args):
+            item.add_marker("full")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items):
     """By file, the longest first; in a file first those that compile quickly, then the others."""
+    _thin(items)
     order = {}
     for path in dict.fromkeys(item.path for item in items):
         name = "/".join(path.parts[-2:])

@@ -91,19 +91,22 @@ def test_cvar_cvar_beats_cta_also_with_longer_steps(q, margin):
     assert abs(final["average-cvar"].mean() - final["cta"].mean()) < 0.05
 
 
-def test_a_class_that_only_a_seldom_heard_node_holds():
+@pytest.mark.parametrize(
+    "names", [("cta", "cvar-cvar"), pytest.param(tuple(METHODS), marks=pytest.mark.full)], ids=len
+)
+def test_a_class_that_only_a_seldom_heard_node_holds(names):
     """Node 0 alone has the digit 0 and one in twenty of its messages arrives."""
     rare, whole = {}, {}
-    for name in METHODS:
+    for name in names:
         accuracy, by_class = learnt(name, "sole_holder", 1.0, 0.05)
         rare[name], whole[name] = by_class[:, 1:, 0].mean(-1), accuracy[:, 1:].mean(-1)
         each = ", ".join(f"{a:.3f}" for a in rare[name])
         print(
             f"{name}: {rare[name].mean():.3f} on its class ({each}), all {whole[name].mean():.3f}"
         )
-    for plain in ("cta", "cta/a", "average-cvar"):
+    for plain in {"cta", "cta/a", "average-cvar"} & rare.keys():
         assert rare[plain].max() < 0.1
     assert rare["cvar-cvar"].min() > 0.3
     assert whole["cvar-cvar"].min() > whole["cta"].max()
-    for name in ("crc", "crc worst"):  # statistics of rows unheard are not forgotten
+    for name in {"crc", "crc worst"} & rare.keys():  # statistics of rows unheard are not forgotten
         assert rare[name].min() > 0.3
