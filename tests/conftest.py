@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -20,6 +21,7 @@ import jax
 import numpy as np
 import pytest
 from jax._src import compiler, core
+from jax._src.interpreters import mlir
 
 sys.dont_write_bytecode = False  # what pytest makes of assertions is kept from run to run
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -73,6 +75,22 @@ def _copied(stage):
 
 if hasattr(core, "stage_p"):  # of JAX 0.10
     core.stage_p.def_impl(_copied(core.stage_p.impl))
+
+
+def _kept(make, uses=100):
+    """Contexts in which programs are written down, kept for some: making one takes milliseconds."""
+    kept = threading.local()
+
+    def context():
+        kept.left = getattr(kept, "left", 0) - 1
+        if kept.left < 0:
+            kept.context, kept.left = make(), uses
+        return kept.context
+
+    return context
+
+
+mlir.make_ir_context = _kept(mlir.make_ir_context)
 
 
 def _as_users_do(item):
