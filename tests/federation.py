@@ -15,6 +15,7 @@ from peerwise.data.loaders import Table
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
+from peerwise.peer.keeping import looked
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import Store
@@ -112,6 +113,46 @@ def federation(
         for i, n in enumerate(names)
     }
     return Federation(charter, keys, tables, folder, table_of("test", x[m:], y[m:]))
+
+
+class Alone:
+    """A peer in a loop of its own that calls nobody, for tests that play its neighbours."""
+
+    def __init__(self, daemon: Daemon):
+        self.daemon, self._loop = daemon, asyncio.new_event_loop()
+        self.run(daemon.resume())
+
+    def run(self, work: Any, seconds: float = 60.0) -> Any:
+        """What some work gives, while the peer goes on."""
+        return self._loop.run_until_complete(asyncio.wait_for(work, seconds))
+
+    def accept(self, sender: str, body: bytes) -> None:
+        """Have the peer take a letter."""
+        self.run(self.daemon.accept(sender, body))
+
+    def until(self, there: Any) -> None:
+        """Let the peer go on until something is so."""
+
+        async def wait() -> None:
+            while not there():
+                await asyncio.sleep(0.001)
+
+        self.run(wait())
+
+    def look(self) -> None:
+        """Have the peer take up what is in its file."""
+        seen = looked(self.daemon.store)
+
+        async def feed() -> None:
+            self.daemon._feed(seen)
+
+        self.run(feed())
+
+    def close(self) -> None:
+        """End the peer and let its file go."""
+        self.run(self.daemon.close())
+        self.daemon.store.close()
+        self._loop.close()
 
 
 def run_all(*daemons: Daemon, seconds: float = 600.0) -> list[bool]:

@@ -139,7 +139,7 @@ def test_letters_of_the_phase_before_are_taken_as_known(tmp_path):
     node = a.plan.node(0)
     memory = node.begin()
     letter = node.letters(memory, 0)[1]
-    old = a._format_of(node, memory, None).encode(letter, Envelope("a", 0, 0))
+    old = a.letters.form(node, memory, None).encode(letter, Envelope("a", 0, 0))
     assert b.place.phase == 1
     asyncio.run(b.accept("a", old))  # not refused, and not kept
     assert not b.store.inbox()

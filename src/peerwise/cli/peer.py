@@ -196,7 +196,7 @@ def outbox(
 ) -> None:
     """Every letter that this peer made: to whom, when, how large, whether it was taken."""
     from peerwise.peer import views
-    from peerwise.peer.store import Place
+    from peerwise.peer.protocol.messages import Place
 
     if show is not None:
         try:

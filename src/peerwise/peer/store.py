@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.anchor import Anchor
+from peerwise.peer.protocol.messages import Away, Came, Place
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
@@ -88,13 +89,6 @@ SMALL = (
 )  # without states and letters, which may be large
 
 
-class Place(NamedTuple):
-    """How far a peer has come."""
-
-    phase: int
-    round: int
-
-
 class Aside(NamedTuple):
     """A letter in quarantine."""
 
@@ -104,23 +98,6 @@ class Aside(NamedTuple):
     reason: str
     bytes: int
     time: str
-
-
-class Came(NamedTuple):
-    """A letter that came; `newest`: those before it are of no use any more."""
-
-    sender: str
-    place: Place
-    body: bytes
-    newest: bool
-
-
-class Away(NamedTuple):
-    """A letter that is to be sent."""
-
-    receiver: str
-    place: Place
-    body: bytes
 
 
 def now() -> str:

@@ -15,7 +15,8 @@ from peerwise.errors import BadFile, BadSetting, UnknownName
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import Learnt, blank_value
-from peerwise.peer.store import DROPPED, LOCK, Aside, Place, Store
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.store import DROPPED, LOCK, Aside, Store
 from peerwise.peer.wire import unpack_tree
 
 

@@ -7,7 +7,7 @@ number is one: safetensors itself takes NaN, a shape of [0, 2^60] and 100,000 em
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,8 +16,8 @@ from safetensors.numpy import save
 
 from peerwise.checkpoint import named_leaves
 from peerwise.core import Range, Tree
-from peerwise.errors import PeerwiseError
 from peerwise.peer.names import LONGEST
+from peerwise.peer.protocol.messages import BadLetter, BadNumbers, Envelope
 
 VERSION = "2"  # raised, too, when nodes of two versions would compute other numbers
 HEADER = 4096  # bytes of a header, and as many for every few tensors
@@ -30,22 +30,6 @@ TYPES = {
 # larger numbers overflow once squared and summed, and would end the node that hears them
 LARGEST = {"F64": 1e100, "F32": 1e15}
 NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
-
-
-class BadLetter(PeerwiseError):
-    """Bytes that are no letter of this federation."""
-
-
-class BadNumbers(BadLetter):
-    """A letter of the right form with numbers that no honest node sends."""
-
-
-class Envelope(NamedTuple):
-    """What is written on a letter."""
-
-    sender: str
-    phase: int
-    round: int
 
 
 class Format:
