@@ -110,6 +110,10 @@ class Hearing(Ground):
     def open(self, ticket: Ticket, sender: str, place: Place, body: bytes) -> None:
         """Take a letter that comes in time to the disk, or to quarantine."""
         neighbour = self.neighbours[sender]
+        if self.is_coming(sender, place):
+            why = f"a letter for phase {place.phase}, round {place.round} is being written"
+            self.refuse(ticket, "UNAVAILABLE", why, "early")
+            return
         try:
             letter = self.rules.letters.opened(body, place.phase)
         except BadNumbers as error:
@@ -131,6 +135,10 @@ class Hearing(Ground):
             self.do(Put(ticket, Came(sender, place, body, newest)))
         neighbour.writing.add(ticket)
 
+    def is_coming(self, sender: str, place: Place) -> bool:
+        """Whether a letter of the same place is on its way to the disk: of two the first counts."""
+        return any((sender, place) == (one.sender, one.place) for one in self.coming.values())
+
     def is_aside(self, sender: str, place: Place) -> bool:
         """Whether the letter of a place is in quarantine: the round goes on without another."""
         return self.neighbours[sender].heard.get(place, 0) is None
@@ -151,14 +159,16 @@ class Hearing(Ground):
             return
         neighbour.head = max(place, neighbour.head or place)
         if why is not None:
-            self.put_aside(sender, place, why)
-        elif place.phase == self.place.phase and (place >= self.place or self.pace.lasting):
-            self.keep(sender, place, letter)
+            self.log_aside(sender, place, why)
+        if self.is_of_use(sender, place):
+            if why is not None:
+                self.put_aside(sender, place)
+            else:
+                self.keep(sender, place, letter)
         self.answer(ticket)
 
-    def put_aside(self, sender: str, place: Place, why: str) -> None:
+    def put_aside(self, sender: str, place: Place) -> None:
         """Note a letter in quarantine: its sender is not heard in that round, nor waited for."""
-        self.log_aside(sender, place, why)
         heard = self.neighbours[sender].heard
         if self.pace.lasting:
             for old in [p for p, letter in heard.items() if letter is None]:
@@ -193,7 +203,7 @@ class Hearing(Ground):
     def take_up(self, event: Looked) -> None:
         """Take up letters that are only in the file, and what the operator did with them."""
         for sender, place in event.aside:
-            if self.is_of_use(sender, place):
+            if self.is_of_use(sender, place) and place >= self.place:
                 self.neighbours[sender].heard[place] = None
         for (sender, place), body in event.inbox.items():
             if not self.is_of_use(sender, place):
@@ -208,7 +218,7 @@ class Hearing(Ground):
             self.neighbours[sender].saw(place)
 
     def is_of_use(self, sender: str, place: Place) -> bool:
-        """Whether a letter in the file is of a neighbour and for a round to come."""
+        """Whether a letter on the disk is of a neighbour that is heard, for a round to come."""
         if sender not in self.neighbours or sender in self.ejected:
             return False
         least = 0 if self.pace.lasting else self.place.round - self.rules.lag

@@ -60,7 +60,7 @@ class Greeting(NamedTuple):
     life: int = 0
     first: Place | None = None  # it sends nothing of an earlier place any more
     have: Place | None = None  # the newest letter of ours that it was given
-    knows: int = 0  # our life that it knew when it said so
+    knows: int = 0  # our life for which it has put its letters together
 
 
 class Checks(Protocol):

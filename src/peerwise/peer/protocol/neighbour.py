@@ -36,6 +36,7 @@ class Neighbour:
 
     def __init__(self, life: int, head: Place | None, unsent: list[Away]):
         self.life = life  # the newest that was heard of
+        self.met = 0  # the life whose letters we have put together, in this life of ours
         self.head = head  # the newest letter that came
         self.first: Place | None = None  # nothing earlier comes any more
         self.said: Place | None = None  # what it has of ours, maybe of a former life

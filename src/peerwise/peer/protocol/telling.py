@@ -48,7 +48,7 @@ class Telling(Hearing):
         """What a neighbour is told first."""
         n = self.neighbours[name]
         first = n.line[0].place if n.line else Place(self.posted.phase, self.posted.round + 1)
-        return Greeting(self.place, self.life, first, n.head, n.life)
+        return Greeting(self.place, self.life, first, n.head, n.met)
 
     def on_helloed(self, event: Helloed) -> None:
         """A neighbour greets; it is answered once all that it did before is on the disk."""
@@ -77,7 +77,8 @@ class Telling(Hearing):
             ticket = "life", name, said.life
             n.writing.add(ticket)
             self.do(NoteLife(ticket, name, said.life))
-            self.new_life(name, said)
+        if n.met != n.life == said.life:
+            self.meet(name, said)
         if said.have is not None:
             self.already_said(name, said.have)
         if said.first is not None and self.knows_us(said):
@@ -95,12 +96,13 @@ class Telling(Hearing):
         if event.why is not None:
             self.answer_hellos(event.ticket[1], event.why)
 
-    def new_life(self, name: str, said: Greeting) -> None:
-        """A neighbour was started again, maybe from a backup: it may lack what it had."""
+    def meet(self, name: str, said: Greeting) -> None:
+        """One of us was started again, maybe from a backup: it may lack what it had."""
         n = self.neighbours[name]
         seen, n.seen, n.first = n.seen, NOWHERE, None
         if said.place is None:
             return
+        n.met = n.life
         if said.place < seen:
             facts = {"neighbour": name, "was at": seen, "is at": said.place}
             self.log("a neighbour has gone back", True, **facts)
@@ -163,7 +165,7 @@ class Telling(Hearing):
             self.wake(n.calls.due)
             return
         if not n.greeted:
-            n.calls.asked = "Hello", n.life, NOWHERE
+            n.calls.asked = "Hello", n.met, NOWHERE
             self.do(Ask(name, "Hello", self.greeting(name)))
         else:
             n.calls.asked = "Push", n.life, n.line[0].place
@@ -185,7 +187,7 @@ class Telling(Hearing):
             return
         if event.method == "Hello":
             self.hear_greeting(event.name, said)
-            n.greeted = n.life == life  # of a new life it must hear from us again
+            n.greeted = n.met == life  # else it must hear from us that we have met
             return
         n.calls.worked()
         if said.life > life or n.life > life:
