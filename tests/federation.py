@@ -18,6 +18,7 @@ from peerwise.peer.identity import load_identity, make_authority, make_certifica
 from peerwise.peer.keeping import looked
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
+from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.wire import Envelope, named_leaves
 from peerwise.simulate import simulate
@@ -49,7 +50,9 @@ class Federation(NamedTuple):
             budget=None if budget is None else budget.model_dump(),
             schema=self.charter.schema().to_json(),
         )
-        return Daemon(plan, store, load_identity(self.keys, name), Options(**options))
+        daemon = Daemon(plan, store, load_identity(self.keys, name), Options(**options))
+        daemon.keys = self.keys  # for letters in the name of a neighbour
+        return daemon
 
 
 def columns(x: np.ndarray) -> pd.DataFrame:
@@ -189,6 +192,12 @@ def assert_same(run, daemons, tolerance=0.0):
                 np.testing.assert_array_equal(a, b)
 
 
+def signed(daemon, content, sender, place):
+    """A letter with the seal of its sender, to a peer of the same federation."""
+    signer = Signer(load_identity(daemon.keys, sender), daemon.charter.hash)
+    return signer.sealed(content, Envelope(sender, *place))
+
+
 def written(daemon, sender, letter):
     """A letter as bytes, whatever it holds: no check of its writer's stops it."""
     form = daemon.format
@@ -199,4 +208,4 @@ def written(daemon, sender, letter):
     for name, array in leaves.items():
         begin, end = header[name]["data_offsets"]
         body[length + begin : length + end] = np.ascontiguousarray(array).tobytes()
-    return bytes(body)
+    return signed(daemon, bytes(body), sender, daemon.place)

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import PATH, Alone, assert_same, federation, simulated
+from federation import PATH, Alone, assert_same, federation, signed, simulated
 from hostile import hello
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.peer import store as stores
@@ -208,7 +208,7 @@ def test_half_a_line_of_a_crash_is_passed_over_and_damage_is_not(tmp_path):
 def letter_of(daemon, t=0, scale=1.0):
     own = next(iter(daemon.node.letters(daemon.memory, 0).values()))
     told = jax.tree.map(lambda a: np.asarray(a * np.asarray(scale, a.dtype)), own)
-    return daemon.format.encode(told, Envelope("a", 0, t))
+    return signed(daemon, daemon.format.encode(told, Envelope("a", 0, t)), "a", (0, t))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import federation
+from federation import federation, signed
 from hostile import LONG, Host, Mallory, hello, letter, path, serving
 from peerwise.peer import identity
 from peerwise.peer.charter import Charter
@@ -20,7 +20,8 @@ from peerwise.peer.computing import begin
 from peerwise.peer.greeting import said
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.letters import Letters
-from peerwise.peer.protocol.messages import Greeting, Place
+from peerwise.peer.protocol.messages import BadLetter, Greeting, Place
+from peerwise.peer.signing import Signer, parted
 from peerwise.peer.transport import IN_FLIGHT, MARGIN, SERVICE, Code, Server, told
 from peerwise.peer.wire import Envelope
 from peerwise.shards import pack
@@ -207,8 +208,13 @@ def malformed_pull(fed, victim):
 
 def malformed_letter(fed, victim):
     good = letter(victim)
-    hostile = [b"", good[:-1], good + b"\0", bytes(1000), good.replace(b'"0"', b'"x"', 1)]
-    hostile.append(good.replace(b'"from": "a"', b'"from": "\\ud800"'))
+    inside = parted(good)[0]
+    hostile = [b"", good[:-1], good + b"\0", bytes(1000), inside]
+    for content in (
+        b"", inside[:-1], inside + b"\0", inside.replace(b'"0"', b'"x"', 1),
+        inside.replace(b'"from": "a"', b'"from": "\\ud800"'),
+    ):  # fmt: skip
+        hostile.append(signed(victim, content, "a", (0, 0)))
     with Mallory(fed) as caller:
         for body in hostile:
             assert caller.call("Push", body)[0] is Code.INVALID_ARGUMENT
@@ -293,11 +299,12 @@ def test_the_largest_numbers_do_not_end_the_peer_that_hears_them(tmp_path, host,
     victim = fed.daemon("b")
     done = host.start(victim)
     assert serving(fed)
-    body = bytearray(letter(victim))
+    content = bytearray(parted(letter(victim))[0])
     numbers = np.full(victim.format.bytes // 4, large, np.float32).tobytes()
-    body[-len(numbers) :] = numbers
+    content[-len(numbers) :] = numbers
     with Mallory(fed) as caller:
-        assert caller.call("Push", bytes(body))[0] is Code.OK
+        body = signed(victim, bytes(content), "a", (0, 0))
+        assert caller.call("Push", body)[0] is Code.OK
         until = time.monotonic() + LONG
         while victim.place.round < 1 and time.monotonic() < until and not done.done():
             time.sleep(0.02)
@@ -384,6 +391,19 @@ def mutated(rng, body):
     return bytes(body)
 
 
+def hostile_letter(rng, victim, good):
+    """A letter that was changed on its way, or that its sender wrote so and signed."""
+    if rng.random() < 0.3:
+        return mutated(rng, good)
+    content = mutated(rng, parted(good)[0])
+    try:
+        envelope = victim.format.written(content)
+    except BadLetter:
+        envelope = Envelope("a", 0, 0)
+    signer = Signer(load_identity(victim.keys, "a"), victim.charter.hash)
+    return signer.sealed(content, envelope)
+
+
 def fuzz(tmp_path, host, count):
     fed = federation(tmp_path, path("a", "b", "c"), CRC, rounds=5, limits={"message_bytes": MOST})
     victim = fed.daemon("b")
@@ -397,10 +417,10 @@ def fuzz(tmp_path, host, count):
     }  # fmt: skip
     with Mallory(fed) as caller:
         for _ in range(100):
-            caller.call("Push", mutated(rng, rng.choice(good)))
+            caller.call("Push", hostile_letter(rng, victim, rng.choice(good)))
         before, start = resident(), time.perf_counter()
         for _ in range(count):
-            code, why = caller.call("Push", mutated(rng, rng.choice(good)))
+            code, why = caller.call("Push", hostile_letter(rng, victim, rng.choice(good)))
             assert code in allowed, why
             codes[code.name] = codes.get(code.name, 0) + 1
         took, after = time.perf_counter() - start, resident()
@@ -411,8 +431,9 @@ def fuzz(tmp_path, host, count):
     for (sender, place), body in victim.store.inbox().items():
         assert sender == "a"
         assert place.round <= 2
-        victim.format.envelope(body)
-        assert all(np.isfinite(a).all() for a in jax.tree.leaves(victim.format.decode(body)))
+        content = parted(body)[0]
+        victim.format.envelope(content)
+        assert all(np.isfinite(a).all() for a in jax.tree.leaves(victim.format.decode(content)))
     assert len(victim.store.inbox()) <= 3
 
 
@@ -436,10 +457,11 @@ class Poisoned(Letters):
         def poisoned(a):
             return np.asarray(a)[::-1] * np.float32(1e6) if np.ndim(a) == 2 else np.asarray(a)
 
-        return {
-            self._charter.names[j]: form.encode(jax.tree.map(poisoned, told), envelope)
-            for j, told in node.letters(memory, place.round).items()
-        }
+        bodies = {}
+        for j, told in node.letters(memory, place.round).items():
+            body = form.encode(jax.tree.map(poisoned, told), envelope)
+            bodies[self._charter.names[j]] = self._signer.sealed(body, envelope)
+        return bodies
 
 
 def errors_with(folder, host, method, evil):

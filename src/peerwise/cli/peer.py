@@ -227,10 +227,28 @@ def outbox(
 def audit(
     state: State,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    equivocation: Annotated[
+        bool,
+        typer.Option(
+            "--equivocation",
+            help="Instead: neighbours that signed different letters for different readers.",
+        ),
+    ] = False,
+    heads: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="What another site was told (peerwise peer heads), to compare; may be repeated."
+        ),
+    ] = None,
 ) -> None:
     """An account of everything that left this site, and of what it cost in privacy."""
     from peerwise.peer.views import audit as look
 
+    if heads and not equivocation:
+        raise BadSetting("--heads is for --equivocation; give both")
+    if equivocation:
+        _show_equivocation(state, heads or [], as_json)
+        return
     account = look(state)
     if as_json:
         typer.echo(json.dumps(account, default=str, indent=1))
@@ -262,6 +280,48 @@ def audit(
         console.print(f"and {len(account['releases']) - 20} before")
     console.print(
         f"spent: epsilon {account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}"
+    )
+
+
+def _show_equivocation(state: Path, files: list[Path], as_json: bool) -> None:
+    from peerwise.peer.equivocation import account, as_told
+
+    found = account(state, files)
+    if as_json:
+        proofs = [as_told(proof) for proof in found.proofs]
+        typer.echo(json.dumps({"same": found.same, "proofs": proofs}, indent=1))
+        return
+    for witness, count in found.same.items():
+        console.print(
+            f"{escape(witness)} was told the same in {count} letters of shared neighbours"
+        )
+    if not found.proofs:
+        console.print("No neighbour is known to have told different things to different readers.")
+        return
+    names = ("node", "phase", "round", "told us", "told another", "who")
+    table = Table(*names, title="Contradictions", **TITLE)
+    for p in found.proofs:
+        cells = (p.sender, *p.place, p.ours[:16], p.theirs[:16], p.witness)
+        table.add_row(*(escape(str(v)) for v in cells))
+    console.print(table)
+    console.print(
+        "Each line has two signatures of the node (--json shows them), which prove it to whoever "
+        "knows the authority. `peerwise peer eject` stops listening to a node."
+    )
+
+
+@peer_app.command()
+def heads(
+    state: State,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("heads.json"),
+) -> None:
+    """Write down what neighbours have signed, for another site to compare; hashes, no numbers."""
+    from peerwise.peer.equivocation import export
+
+    count = export(state, out)
+    console.print(
+        f"{count} signed statements in [bold]{escape(str(out))}[/]; the other site runs `peerwise "
+        f"peer audit STATE --equivocation --heads {escape(out.name)}`"
     )
 
 

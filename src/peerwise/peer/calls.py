@@ -2,14 +2,23 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from peerwise.peer.greeting import refusal, said, spoken, whereabouts
 from peerwise.peer.journal import Sparing, security
 from peerwise.peer.meters import Meters
 from peerwise.peer.protocol import Core
-from peerwise.peer.protocol.messages import Answer, Away, Helloed, Pulled, Pushed, Refuse, Ticket
+from peerwise.peer.protocol.messages import (
+    Answer,
+    Away,
+    Helloed,
+    Place,
+    Pulled,
+    Pushed,
+    Refuse,
+    Ticket,
+)
 from peerwise.peer.transport import Call, Code, Refused, told
 
 Answers = asyncio.Future[bytes]
@@ -19,7 +28,7 @@ class Calls:
     """Who calls a peer, and what it is told.
 
     `mark` is the hash of the charter and `summary` what it says, key by key; `feed` brings an event
-    to the core.
+    to the core; `heads` says what a caller may compare, after a place.
     """
 
     def __init__(
@@ -29,7 +38,9 @@ class Calls:
         summary: Mapping[str, str],
         meters: Meters,
         feed: Callable[[Any], None],
+        heads: Callable[[str, Place], Awaitable[bytes]],
     ):
+        self._heads = heads
         self._core, self._mark, self._summary = core, mark, summary
         self._meters, self._feed = meters, feed
         self._sparing = Sparing()
@@ -82,6 +93,8 @@ class Calls:
             heard = said(call.body)._replace(life=call.life)
             return await self._asked("Hello", lambda ticket: Helloed(ticket, call.caller, heard))
         have, wait = said(call.body).place, told(call.body).get("wait")
+        if call.method == "Heads" and have is not None:
+            return await self._heads(call.caller, have)
         if have is None or not isinstance(wait, int | float) or not wait >= 0:
             raise Refused(Code.INVALID_ARGUMENT, "a pull names phase, round and wait", "malformed")
         return await self._asked("Pull", lambda ticket: Pulled(ticket, call.caller, have, wait))

@@ -11,6 +11,7 @@ from typing import Any
 
 from peerwise.node import Memory, Node
 from peerwise.peer.calls import Calls
+from peerwise.peer.comparing import Comparing
 from peerwise.peer.computing import Computing, begin
 from peerwise.peer.dialling import Dialling
 from peerwise.peer.greeting import summary
@@ -65,11 +66,13 @@ class Options:
         held_out: Any = None,
         addresses: dict[str, str] | None = None,
         watch: float = 1.0,
+        compare: float = 10.0,
     ):
         self.listen, self.linger, self.call_timeout = listen, linger, call_timeout
         self.held_out = held_out  # rows (x, y) in the charter's units to look at, or None
         self.addresses = addresses or {}  # of neighbours, where not those of the charter
         self.watch = watch  # seconds between two looks at what the operator wants
+        self.compare = compare  # and between two comparisons of what neighbours signed
 
 
 class Daemon:
@@ -89,7 +92,7 @@ class Daemon:
         self.options, self.meters = options or Options(), meters or Meters()
         self.charter, self.name = plan.charter, plan.name
         self.lacking: tuple[str, ...] = ()  # who waits for a letter that it was not given
-        self.letters = Letters(plan.charter, plan.name)
+        self.letters = Letters(plan.charter, identity)
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._summary = plan.charter.hash, summary(plan.charter)
         self._keeping = Keeping(store, plan, self._feed)
@@ -170,7 +173,9 @@ class Daemon:
             Kept(place, life, self.computing.partners(), lives, heads, unsent),
             asyncio.get_running_loop().time(),
         )
-        self.calls = Calls(self.core, self._mark, self._summary, self.meters, self._feed)
+        self._comparing = Comparing(self.charter, self.identity, store, disk)
+        told = self._comparing.told
+        self.calls = Calls(self.core, self._mark, self._summary, self.meters, self._feed, told)
         self._spawn(self._keeping.work())
         self._feed(await disk(looked, store))
         if self._stopped:
@@ -204,6 +209,7 @@ class Daemon:
                 links[name] = Link(self.identity, name, address, self._mark, most, self.core.life)
         self._dialling = Dialling(links, self._summary, self.options.call_timeout)
         self._spawn(self._watch())
+        self._spawn(self._comparing.work(self._dialling, self.options.compare))
         log.info("up", extra={"facts": {"at": own or "dials only", **self.core.where}})
         dials = frozenset(links)
         is_dialled = bool(self.charter.nodes[self.name].address)

@@ -137,7 +137,7 @@ def load_identity(folder: str | Path, node: str) -> Identity:
         raise BadFile(f"{path} is the certificate of '{_name(own, str(path))}', not of '{node}'")
     if _public(own.public_key()) != _public(key.public_key()):
         raise BadFile(f"{home / f'{node}.key'} is not the key of {path}; {mend}")
-    if not _signed(own, root):
+    if not is_issued(own, root):
         raise BadFile(f"{path} was not signed by the authority {home / CA}; {mend}")
     _check_time(root, str(home / CA), "make a new authority")
     _check_time(own, str(path), f"renew it with `peerwise network cert {node} --renew --ca FOLDER`")
@@ -253,14 +253,23 @@ def _certificate(pem: bytes, what: str) -> x509.Certificate:
         raise BadFile(f"{what} is not a certificate in PEM form: {error}") from None
 
 
-def _name(certificate: x509.Certificate, what: str) -> str:
+def name_in(certificate: x509.Certificate) -> str | None:
+    """The node that a certificate names, if it names one."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(found) != 1 or not isinstance(found[0].value, str):
-        raise BadFile(f"{what} names no node; make one with `peerwise network cert`")
+        return None
     return found[0].value
 
 
-def _signed(own: x509.Certificate, root: x509.Certificate) -> bool:
+def _name(certificate: x509.Certificate, what: str) -> str:
+    name = name_in(certificate)
+    if name is None:
+        raise BadFile(f"{what} names no node; make one with `peerwise network cert`")
+    return name
+
+
+def is_issued(own: x509.Certificate, root: x509.Certificate) -> bool:
+    """Whether an authority has signed a certificate."""
     try:
         own.verify_directly_issued_by(root)
         basic = root.extensions.get_extension_for_class(x509.BasicConstraints).value

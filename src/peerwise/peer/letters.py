@@ -1,7 +1,6 @@
-"""Where a peer's letters are made, and where those of others are believed or not.
+"""Where a peer's letters are made and signed, and where those of others are believed or not.
 
-Whatever a letter must carry besides its numbers, a signature say, is put on in `made` and looked at
-in `opened`; nothing else makes or reads one.
+Nothing else makes or reads one.
 """
 
 import hashlib
@@ -11,15 +10,18 @@ from typing import Any
 
 from peerwise.node import Letter, Memory, Node
 from peerwise.peer.charter import Charter
-from peerwise.peer.protocol.messages import Envelope, Place
+from peerwise.peer.identity import Identity
+from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
+from peerwise.peer.signing import ALL, Signer, checked, parted
 from peerwise.peer.wire import Format
 
 
 class Letters:
     """The letters of one peer, in the format of each phase that it has come to."""
 
-    def __init__(self, charter: Charter, name: str):
-        self._charter, self._name, self._mark = charter, name, charter.hash
+    def __init__(self, charter: Charter, identity: Identity):
+        self._charter, self._name, self._mark = charter, identity.node, charter.hash
+        self._signer, self._authority = Signer(identity, self._mark), identity.authority
         self._formats: dict[int, Format] = {}
 
     def form(self, node: Node, memory: Memory, agreed: Mapping[str, Any] | None) -> Format:
@@ -45,19 +47,28 @@ class Letters:
         bodies = {}
         for j, letter in node.letters(memory, place.round).items():
             key = id(letter.message) if letter.part is None else -1 - j
+            name = self._charter.names[j]
             if key not in same:
-                same[key] = form.encode(letter, envelope)
-            bodies[self._charter.names[j]] = same[key]
+                to = ALL if letter.part is None else name
+                same[key] = self._signer.sealed(form.encode(letter, envelope), envelope, to)
+            bodies[name] = same[key]
         return bodies
 
     def written(self, body: bytes) -> Envelope:
-        """What is written on a letter of any phase; BadLetter where it is none."""
-        return next(iter(self._formats.values())).written(body)
+        """What is written on a letter of any phase; BadLetter where it is none, or not signed."""
+        envelope = next(iter(self._formats.values())).written(parted(body)[0])
+        checked(body, envelope, self._mark, self._name, self._authority)
+        return envelope
 
     def opened(self, body: bytes, phase: int, checked: bool = True) -> Letter:
         """The letter in bytes; BadLetter where it is none, BadNumbers where nobody sends such."""
         form = self._formats[phase]
+        content, seal = parted(body)
         if checked:
-            form.envelope(body)
-            form.check_agreed(body)
-        return form.decode(body, checked)
+            form.envelope(content)
+            form.check_agreed(content)
+        letter: Letter = form.decode(content, checked)
+        if seal.personal and letter.part is None:
+            # what all should hear alike would escape the comparison of what all heard
+            raise BadLetter("signed for one reader, and all are told the same")
+        return letter

@@ -17,15 +17,18 @@ from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.anchor import Anchor
-from peerwise.peer.protocol.messages import Away, Came, Place
+from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
+from peerwise.peer.signing import Seal, parted
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
 FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
+PROOFS = 1000  # contradictions that are kept; more prove nothing more
+TOLD = 1000  # rounds of which a peer keeps what every neighbour signed
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
-STATE = "2"  # of the tables below: a file of another version is refused
+STATE = "3"  # of the tables below: a file of another version is refused
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
@@ -59,6 +62,18 @@ CREATE TABLE IF NOT EXISTS heads (
     sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
     mark TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS told (
+    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
+    signature BLOB NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
+);
+CREATE TABLE IF NOT EXISTS certificates (
+    name TEXT PRIMARY KEY, certificate BLOB NOT NULL, mark TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS proofs (
+    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, ours TEXT NOT NULL,
+    theirs TEXT NOT NULL, signature BLOB NOT NULL, other BLOB NOT NULL, witness TEXT NOT NULL,
+    mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round, theirs)
+);
 CREATE TABLE IF NOT EXISTS lives (
     name TEXT PRIMARY KEY, life INTEGER NOT NULL, mark TEXT NOT NULL
 );
@@ -75,6 +90,9 @@ HASHED = {
     "inbox": "sender, phase, round, body, time",
     "quarantine": "sender, phase, round, reason, body, time",
     "heads": "sender, phase, round, hash",
+    "told": "sender, phase, round, hash, signature",
+    "certificates": "name, certificate",
+    "proofs": "sender, phase, round, ours, theirs, signature, other, witness",
     "lives": "name, life",
     "ejected": "name, why, time",
 }
@@ -114,6 +132,18 @@ def _mark(*values: Any) -> str:
         mark.update(f"{type(value).__name__} {len(part)} ".encode())
         mark.update(part)
     return mark.hexdigest()
+
+
+def _seal(body: bytes) -> Seal | None:
+    try:
+        return parted(body)[1]
+    except BadLetter:
+        return None
+
+
+def _content(body: bytes) -> bytes:
+    """A letter without its seal, which a renewed certificate changes."""
+    return body if _seal(body) is None else parted(body)[0]
 
 
 def _sha256(body: Any) -> str:
@@ -305,6 +335,10 @@ class Store:
             (place.phase, place.phase, place.round + 1 - keep),
         )
         self._db.execute(
+            "DELETE FROM told WHERE phase < ? OR (phase = ? AND round < ?)",
+            (place.phase - 1, place.phase, place.round - TOLD),
+        )
+        self._db.execute(
             "DELETE FROM bodies WHERE hash NOT IN ("  # three searches, of which none is a scan
             "SELECT hash FROM outbox WHERE phase > ? UNION ALL "
             "SELECT hash FROM outbox WHERE phase = ? AND round > ? UNION ALL "
@@ -330,7 +364,7 @@ class Store:
             (sender, *place),
         ).fetchone()
         if old is not None:
-            return bytes(old[0]) != body
+            return _content(bytes(old[0])) != _content(body)
         if self.aside(sender, place):
             return False
         if newest:
@@ -342,8 +376,42 @@ class Store:
     def _head(self, sender: str, place: Place, body: bytes) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
         known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
+        mark = _sha256(_content(body))
         if not known or place > Place(*known[0]):
-            self._keep("INSERT OR REPLACE", "heads", sender, *place, _sha256(body))
+            self._keep("INSERT OR REPLACE", "heads", sender, *place, mark)
+        seal = _seal(body)
+        if seal is not None and not seal.personal:
+            self._keep("INSERT OR REPLACE", "certificates", sender, seal.certificate)
+            self._keep("INSERT OR IGNORE", "told", sender, *place, mark, seal.signature)
+
+    def told(self, since: Place = NOWHERE) -> list[tuple[str, Place, str, bytes]]:
+        """What neighbours signed after a place: sender, place, hash and signature."""
+        rows = self._read(
+            "SELECT sender, phase, round, hash, signature FROM told "
+            "WHERE (phase, round) > (?, ?) ORDER BY phase, round, sender",
+            since,
+        )
+        return [(sender, Place(phase, t), mark, bytes(by)) for sender, phase, t, mark, by in rows]
+
+    def certificates(self) -> dict[str, bytes]:
+        """By neighbour: the certificate that came with its last letter."""
+        rows = self._read("SELECT name, certificate FROM certificates")
+        return {name: bytes(der) for name, der in rows}
+
+    def put_proofs(self, proofs: Iterable[Any]) -> list[Any]:
+        """Keep proofs that a node told neighbours different things; those that are new."""
+        with self.transaction():
+            known = {(sender, place, theirs) for sender, place, _, theirs, *_ in self.proofs()}
+            fresh = [p for p in proofs if (p.sender, p.place, p.theirs) not in known][:PROOFS]
+            for proof in fresh if len(known) < PROOFS else ():
+                self._keep("INSERT OR IGNORE", "proofs", proof.sender, *proof.place, *proof[2:])
+        return fresh if len(known) < PROOFS else []
+
+    def proofs(self) -> list[tuple[Any, ...]]:
+        """Sender, place, hash and signature of both letters, and who was told the other."""
+        rows = self._read("SELECT sender, phase, round, ours, theirs, signature, other, witness "
+                          "FROM proofs ORDER BY sender, phase, round")  # fmt: skip
+        return [(who, Place(phase, t), *rest) for who, phase, t, *rest in rows]
 
     def heads(self) -> dict[str, Place]:
         """By neighbour: the newest of its letters that came."""

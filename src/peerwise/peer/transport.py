@@ -16,7 +16,7 @@ from peerwise.errors import BadSetting
 from peerwise.peer.identity import Identity, is_over
 
 SERVICE = "peerwise.Peer"
-METHODS = ("Hello", "Push", "Pull")
+METHODS = ("Hello", "Push", "Pull", "Heads")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller
 LIFE = "peerwise-life"  # the header with the number of the caller's life
 MARGIN = 1 << 16  # bytes of a call beside its letter

@@ -16,6 +16,7 @@ from peerwise.node import Memory
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import Learnt, blank_value
 from peerwise.peer.protocol.messages import Place
+from peerwise.peer.signing import content
 from peerwise.peer.store import DROPPED, LOCK, Aside, Store
 from peerwise.peer.wire import unpack_tree
 
@@ -100,7 +101,7 @@ def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
 
 
 def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
-    """The very bytes of a letter, as long as they are kept."""
+    """The very bytes of a letter but for its signature, as long as they are kept."""
     with closing(Store.look(folder)) as store:
         bodies = store.rows(
             "SELECT body, hash FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND "
@@ -116,7 +117,7 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
     body, mark = bytes(bodies[0][0]), bodies[0][1]
     if hashlib.sha256(body).hexdigest() != mark:
         raise BadFile(f"the letter that {folder} keeps is damaged: it is not the one that was sent")
-    return body
+    return content(body)
 
 
 def audit(folder: str | Path) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from peerwise.checkpoint import named_leaves
 from peerwise.core import Range, Tree
 from peerwise.peer.names import LONGEST
 from peerwise.peer.protocol.messages import BadLetter, BadNumbers, Envelope
+from peerwise.peer.signing import MOST as SEAL
 
-VERSION = "2"  # raised, too, when nodes of two versions would compute other numbers
+VERSION = "3"  # raised, too, when nodes of two versions would compute other numbers
 HEADER = 4096  # bytes of a header, and as many for every few tensors
 PER_TENSOR = 512
 FEWEST = 32  # tensors for which there is room, for letters of another phase
@@ -57,7 +58,7 @@ class Format:
             np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
         )
         self._header_most = HEADER + PER_TENSOR * max(len(self._want), FEWEST)
-        self.largest = 8 + self._header_most + self.bytes  # no letter has more bytes
+        self.largest = 8 + self._header_most + self.bytes + SEAL  # no letter has more bytes
 
     def encode(self, letter: Tree, envelope: Envelope) -> bytes:
         """The letter as bytes, always the same for the same letter."""
