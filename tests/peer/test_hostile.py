@@ -458,8 +458,8 @@ class Poisoned(Letters):
             return np.asarray(a)[::-1] * np.float32(1e6) if np.ndim(a) == 2 else np.asarray(a)
 
         bodies = {}
-        for j, told in node.letters(memory, place.round).items():
-            body = form.encode(jax.tree.map(poisoned, told), envelope)
+        for j, letter_ in node.letters(memory, place.round).items():
+            body = form.encode(jax.tree.map(poisoned, letter_), envelope)
             bodies[self._charter.names[j]] = self._signer.sealed(body, envelope)
         return bodies
 
