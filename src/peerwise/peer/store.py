@@ -313,7 +313,7 @@ class Store:
         )
 
     def put(self, sender: str, place: Place, body: bytes, newest: bool = False) -> bool:
-        """Keep a letter that came; whether the same place held other bytes before.
+        """Keep a letter that came; whether the same place held other bytes, or is in quarantine.
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
         """
@@ -332,7 +332,7 @@ class Store:
         if old is not None:
             return bytes(old[0]) != body
         if self.aside(sender, place):
-            return False
+            return True
         if newest:
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
         self._keep("INSERT", "inbox", sender, *place, body, now())

@@ -50,6 +50,7 @@ class Process:
     def __init__(self, core):
         self.core, self.disk_jobs, self.jobs = core, deque(), []
         self.asked, self.claims = {}, Claims()  # calls under way; what neighbours said
+        self.knew = {}  # by ticket: the life that the sender of a letter had met
         self.ended, self.leaves, self.fetches = None, 0.0, frozenset()
 
 
@@ -62,6 +63,7 @@ class Call(NamedTuple):
     ask: m.Ask
     process: Process | None
     serial: int | None
+    knew: int = 0  # the life of the other that the caller had met
 
 
 class Reply(NamedTuple):
@@ -88,11 +90,11 @@ class World:
         self.backups = {n: [] for n in self.graph}
         self.tops = {n: Place(0, 0) for n in self.graph}  # how far each has ever been
         self.written = set()  # letters that were on the disk, with their senders
-        self.said = {}  # by sender, receiver and place: what an honest one has kept
 
     # -- lives
 
     def start(self, name):
+        self.now += 0.01  # no two lives have the same number while the clock goes on
         disk, first = self.disks[name], self.disks[name].place is None
         life = disk.live(self.now)
         if first:
@@ -145,7 +147,6 @@ class World:
         ejected = self.disks[name].ejected
         self.disks[name] = backup.copy()
         self.disks[name].ejected = dict(ejected)
-        self.said = {k: v for k, v in self.said.items() if k[1] != name}
 
     def is_near(self, name, place):
         """Whether neighbours, who may go on with what they have, keep the letters it will need."""
@@ -192,7 +193,8 @@ class World:
             self.serial += 1
             process.asked[self.serial] = effect
             check_answer(self, name, effect)
-            call = Call(name, effect.name, process.core.life, effect, process, self.serial)
+            knew = process.core.neighbours[effect.name].met
+            call = Call(name, effect.name, process.core.life, effect, process, self.serial, knew)
             self.flying.append(call)
         elif isinstance(effect, m.Answer | m.Refuse):
             self.answer(process, effect)
@@ -266,6 +268,7 @@ class World:
             process.claims.note(process.core, event)
         elif ask.method == "Push":
             event = m.Pushed(ticket, call.caller, ask.said.body)
+            process.knew[ticket] = call.knew
         else:
             event = m.Pulled(ticket, call.caller, ask.said, ask.wait)
         self.feed(process, event)
@@ -374,10 +377,24 @@ class World:
         self.now += 0.5
         for name in list(self.up):
             process = self.up[name]
+            if process.ended is not None and not self.may_leave(process):
+                process.ended, process.core.ended = None, False
             if process.ended is not None and self.now >= process.leaves:
                 self.leave(name)
             else:
                 self.feed(self.up[name], m.Tick())
+
+    def may_leave(self, process):
+        """Whether nobody needs it: who is back may not have greeted it yet."""
+        core = process.core
+        if core.pace.newest:
+            return True
+        near = [n for n in core.dials if n in self.up and n not in core.ejected]
+        others = [self.up[n].core for n in near]
+        me = core.rules.name
+        heard = [other.neighbours[me] for other in others if me in other.dials]
+        greeted = [core.neighbours[n].greeted for n in near] + [one.greeted for one in heard]
+        return not core.undelivered and all(greeted)
 
     def leave(self, name):
         process = self.gone(name)

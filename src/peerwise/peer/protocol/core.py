@@ -51,6 +51,8 @@ class Core(Rounds):
     def on_started(self, event: Started) -> None:
         """The network can be used."""
         self.dials, self.fetchable = event.dials, event.fetches
+        for name in event.fetches:
+            self.begin_fetching(name)
 
     def on_tick(self, event: Tick) -> None:
         """Time has passed, and that is all."""
@@ -70,7 +72,7 @@ class Core(Rounds):
         for name in out & self.neighbours.keys():
             self.log("ejected", True, neighbour=name, why=event.ejected[name])
             n = self.neighbours[name]
-            n.greeted = False
+            n.greeted, n.newer = False, 0
             n.heard.clear()
             n.line.clear()
         for name in back & self.neighbours.keys():

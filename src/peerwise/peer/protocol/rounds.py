@@ -211,5 +211,6 @@ class Rounds(Telling):
 
     @property
     def undelivered(self) -> list[str]:
-        """The neighbours that still lack a letter, but for those that want none."""
-        return [name for name, n in self.neighbours.items() if n.line and not n.gone]
+        """The neighbours that still lack a letter, but for those that want none or are done."""
+        end = Place(len(self.rules.rounds) - 1, self.rules.rounds[-1])
+        return [name for name, n in self.neighbours.items() if n.lacks and n.seen < end]
