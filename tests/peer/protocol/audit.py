@@ -71,6 +71,16 @@ def check_answer(world, name, effect, call=None):
             raise Broken("a letter is acknowledged that is not on the disk")
 
 
+def check_end(world, process, effect):
+    """Who leaves has told everybody what is still needed, or says who lacks it."""
+    core = process.core
+    end = Place(len(world.case.rounds) - 1, world.case.rounds[-1])
+    for name, n in core.neighbours.items():
+        needs = name in world.honest and world.disks[name].place != end
+        if needs and n.line and not n.gone and not core.pace.newest and name not in effect.lacking:
+            raise Broken(f"{core.rules.name} leaves though {name} lacks a letter")
+
+
 def check_done(world, process, effect, event=None):
     """What is computed and written: rounds in order, letters of who says so, nothing alone."""
     core = process.core

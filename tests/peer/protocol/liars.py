@@ -19,7 +19,7 @@ def lie(world):
             continue
         core = world.up[to].core
         if world.case.talks:
-            number = rng.choice([M + 5, 3 * M])
+            number = (M + 5, 3 * M)[core.place.round % 2]  # the same however often it comes
             asks = [m.Ask(to, "Push", _letter(world, liar, core.place, number))]
         else:
             asks = [_anything(world, to, core)]
@@ -66,7 +66,8 @@ def lie_answer(world, call):
     core = call.process.core
     if rng.random() < 0.3:
         return m.Failed(to, method, rng.choice(CODES), "no")
-    said = _greeting(world, core, core.place)._replace(life=rng.choice([0, 5, 5, 5, 6]))
+    life = 5 if world.case.talks else rng.choice([0, 5, 5, 5, 6])
+    said = _greeting(world, core, core.place)._replace(life=life)
     if method != "Hello":
         said = Greeting(said.place, said.life)
     body = None

@@ -9,13 +9,13 @@ import random
 from collections import Counter, deque
 from typing import NamedTuple
 
-from peer.protocol.audit import Broken, Claims, audit, check_admitted, check_answer, check_done
+from peer.protocol.audit import Broken, Claims, audit, check_admitted, check_answer, check_done, check_end
 from peer.protocol.liars import lie, lie_answer
 from peer.protocol.toys import Disk, Method
 from peerwise.peer.keeping import KEPT
 from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol import messages as m
-from peerwise.peer.protocol.messages import Greeting, Place
+from peerwise.peer.protocol.messages import NOWHERE, Greeting, Place
 from peerwise.peer.protocol.pace import Wait
 
 
@@ -201,10 +201,10 @@ class World:
         elif isinstance(effect, m.Log):
             self.log[effect.event] += 1
         elif isinstance(effect, m.End):
+            check_end(self, process, effect)
             process.ended, process.leaves = effect, self.now + GRACE
             if self.chaos:  # all stay, for whoever is put back to a backup
-                process.ended, process.core.ended = None, False
-                process.core.fetchable = process.fetches
+                self.stay(process)
 
     def answer(self, process, effect):
         call = self.open.pop((id(process), effect.ticket), None)
@@ -324,8 +324,10 @@ class World:
 
     # -- the whole
 
-    def is_over(self, name):
-        return name in self.left
+    def is_done(self):
+        """Whether all have done all rounds."""
+        end = Place(len(self.case.rounds) - 1, self.case.rounds[-1])
+        return all(self.disks[n].place == end for n in self.honest)
 
     def live(self):
         """Chaos, then a time in which everything works; `Broken` where a promise is."""
@@ -341,11 +343,11 @@ class World:
         for _ in range(3000):
             before = [self.disks[n].place for n in self.honest] + [len(self.left)]
             self.fair_turn()
-            if all(map(self.is_over, self.honest)):
+            if self.left == set(self.honest):
                 return self
             same = before == [self.disks[n].place for n in self.honest] + [len(self.left)]
             still = still + 1 if same else 0
-            if still == 60 and self.case.liar:
+            if still == 60 and self.case.liar and (self.is_done() or not self.case.talks):
                 for name in self.honest:
                     if self.case.liar in self.graph[name]:
                         self.operate(name, self.case.liar, True)
@@ -378,11 +380,15 @@ class World:
         for name in list(self.up):
             process = self.up[name]
             if process.ended is not None and not self.may_leave(process):
-                process.ended, process.core.ended = None, False
+                self.stay(process)
             if process.ended is not None and self.now >= process.leaves:
                 self.leave(name)
             else:
                 self.feed(self.up[name], m.Tick())
+
+    def stay(self, process):
+        process.ended, process.core.ended = None, False
+        process.core.fetchable = process.fetches
 
     def may_leave(self, process):
         """Whether nobody needs it: who is back may not have greeted it yet."""
@@ -392,8 +398,10 @@ class World:
         near = [n for n in core.dials if n in self.up and n not in core.ejected]
         others = [self.up[n].core for n in near]
         me = core.rules.name
-        heard = [other.neighbours[me] for other in others if me in other.dials]
-        greeted = [core.neighbours[n].greeted for n in near] + [one.greeted for one in heard]
+        if any(other.neighbours[me].line for other in others):
+            return False
+        greeted = [core.neighbours[n].greeted for n in near]
+        greeted += [other.neighbours[me].greeted for other in others if me in other.dials]
         return not core.undelivered and all(greeted)
 
     def leave(self, name):
@@ -406,5 +414,9 @@ class World:
         if isinstance(self.case.pace, Wait) and not (
             self.case.liar + self.case.silent or self.case.eject
         ):
+            last = Place(len(self.case.rounds) - 1, self.case.rounds[-1] - 1)
+            for n in self.graph[name]:
+                if self.disks[n].heads.get(name, NOWHERE) < last:
+                    raise Broken(f"{name} left and {n} lacks its last letter")
             if any(self.disks[name].unsent(n) for n in self.graph[name]):
                 raise Broken("what was taken is not noted on the disk")
