@@ -5,10 +5,9 @@ import math
 import pytest
 
 from peer.protocol.audit import Broken
-from peer.protocol.cases import ANY, LATE, SOON, lived
-from peerwise.peer.protocol import Core
-from peerwise.peer.protocol import hearing, messages, neighbour, pace, rounds, telling
-from peerwise.peer.protocol.messages import NOWHERE, Answer, Greeting
+from peer.protocol.cases import LATE, SOON, lived
+from peerwise.peer.protocol import Core, messages, pace, telling
+from peerwise.peer.protocol.messages import NOWHERE
 from peerwise.peer.protocol.neighbour import Neighbour, Retry
 
 MUTANTS = {}
@@ -201,13 +200,7 @@ def the_ejected_may_speak(patch):
 
 @mutant("a liar")
 def strangers_may_speak(patch):
-    real = Core.refusal
-
-    def lax(self, caller, life):
-        why = real(self, caller, life)
-        return None if why is not None and why[2] == "stranger" else why
-
-    patch.setattr(Core, "refusal", lax)
+    _admit(patch, "stranger")
 
 
 @mutant("wait, ring", "backup near")
@@ -262,19 +255,6 @@ def a_gap_after_the_line_is_not_told(patch):
     patch.setattr(Core, "leaves_out", false)
 
 
-@mutant("backup far", "eject", seeds=150)
-def a_late_greeting_takes_a_gap_back(patch):
-    real = Core.hear_greeting
-
-    def lax(self, name, said):
-        n = self.neighbours[name]
-        if said.first is not None and said.life == n.life and self.knows_us(said):
-            n.first = None
-        real(self, name, said)
-
-    patch.setattr(Core, "hear_greeting", lax)
-
-
 @mutant("backup far")
 def who_is_far_back_does_its_rounds_alone(patch):
     patch.setattr(Core, "to_catch_up", no)
@@ -323,6 +303,11 @@ def a_call_that_failed_is_not_made_again(patch):
 @mutant("eject")
 def a_bye_is_not_believed(patch):
     patch.setattr(Neighbour, "gone", property(false, no), raising=False)
+
+
+@mutant("eject", seeds=150)
+def who_is_waited_for_is_not_asked_again(patch):
+    patch.setattr(Core, "ask_again", no)
 
 
 @mutant("wait")

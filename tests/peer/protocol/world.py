@@ -9,7 +9,15 @@ import random
 from collections import Counter, deque
 from typing import NamedTuple
 
-from peer.protocol.audit import Broken, Claims, audit, check_admitted, check_answer, check_done, check_end
+from peer.protocol.audit import (
+    Broken,
+    Claims,
+    audit,
+    check_admitted,
+    check_answer,
+    check_done,
+    check_end,
+)
 from peer.protocol.liars import lie, lie_answer
 from peer.protocol.toys import Disk, Method
 from peerwise.peer.keeping import KEPT
@@ -17,7 +25,6 @@ from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol import messages as m
 from peerwise.peer.protocol.messages import NOWHERE, Greeting, Place
 from peerwise.peer.protocol.pace import Wait
-
 
 GRACE = 5.0  # seconds that one stays who may leave: an answer that was lost is asked for again
 
@@ -358,12 +365,10 @@ class World:
         raise Broken(f"nobody goes on: {where}")
 
     def settle_operators(self):
-        """Operators make up their minds: links are cut on both sides, or on none."""
+        """Operators make up their minds; who is ejected may not have ejected the other."""
         for name in self.honest:
             for other in self.graph[name]:
-                if name < other:
-                    self.operate(name, other, eject := self.rng.random() < 0.3)
-                    self.operate(other, name, eject)
+                self.operate(name, other, self.rng.random() < 0.2)
 
     def fair_turn(self):
         for name in self.honest:
@@ -395,14 +400,17 @@ class World:
         core = process.core
         if core.pace.newest:
             return True
+        me = core.rules.name
+        for other in (self.up[n].core for n in core.ejected if n in self.up):
+            if me in other.counted and not other.neighbours[me].gone and not other.done:
+                return False  # it would wait for one that is gone for good
         near = [n for n in core.dials if n in self.up and n not in core.ejected]
         others = [self.up[n].core for n in near]
-        me = core.rules.name
-        if any(other.neighbours[me].line for other in others):
+        if any(one.line and not one.gone for one in (other.neighbours[me] for other in others)):
             return False
-        greeted = [core.neighbours[n].greeted for n in near]
-        greeted += [other.neighbours[me].greeted for other in others if me in other.dials]
-        return not core.undelivered and all(greeted)
+        met = [core.neighbours[n] for n in near]
+        met += [other.neighbours[me] for other in others if me in other.dials]
+        return not core.undelivered and all(one.greeted or one.gone for one in met)
 
     def leave(self, name):
         process = self.gone(name)

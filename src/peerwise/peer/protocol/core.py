@@ -72,7 +72,7 @@ class Core(Rounds):
         for name in out & self.neighbours.keys():
             self.log("ejected", True, neighbour=name, why=event.ejected[name])
             n = self.neighbours[name]
-            n.greeted, n.newer = False, 0
+            n.greeted = False
             n.heard.clear()
             n.line.clear()
         for name in back & self.neighbours.keys():

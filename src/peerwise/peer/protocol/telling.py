@@ -186,6 +186,8 @@ class Telling(Hearing):
             return
         n = self.neighbours[event.name]
         (_, life, place), n.calls.asked = n.calls.asked, None
+        if event.name in self.ejected:
+            return
         n.gone = False
         said = event.said
         if said.life < n.life:
