@@ -300,6 +300,11 @@ def a_call_that_failed_is_not_made_again(patch):
     patch.setattr(Retry, "failed", lambda self, now: setattr(self, "due", math.inf))
 
 
+@mutant("wait", "dials only")
+def the_time_is_not_asked_for(patch):
+    patch.setattr(Core, "wake", no)
+
+
 @mutant("eject")
 def a_bye_is_not_believed(patch):
     patch.setattr(Neighbour, "gone", property(false, no), raising=False)

@@ -5,6 +5,7 @@ some of what was to be written on the disk; old backups are put back; operators 
 After that everything works, and all must end. What is promised is looked at all the way.
 """
 
+import math
 import random
 from collections import Counter, deque
 from typing import NamedTuple
@@ -59,6 +60,7 @@ class Process:
         self.asked, self.claims = {}, Claims()  # calls under way; what neighbours said
         self.knew = {}  # by ticket: the life that the sender of a letter had met
         self.ended, self.leaves, self.fetches = None, 0.0, frozenset()
+        self.wake = 0.0  # when it wants to be told the time
 
 
 class Call(NamedTuple):
@@ -205,6 +207,8 @@ class World:
             self.flying.append(call)
         elif isinstance(effect, m.Answer | m.Refuse):
             self.answer(process, effect)
+        elif isinstance(effect, m.Wake):
+            process.wake = effect.at
         elif isinstance(effect, m.Log):
             self.log[effect.event] += 1
         elif isinstance(effect, m.End):
@@ -388,8 +392,9 @@ class World:
                 self.stay(process)
             if process.ended is not None and self.now >= process.leaves:
                 self.leave(name)
-            else:
-                self.feed(self.up[name], m.Tick())
+            elif self.now >= process.wake or process.core.done:  # else it must ask to be told
+                process.wake = math.inf
+                self.feed(process, m.Tick())
 
     def stay(self, process):
         process.ended, process.core.ended = None, False

@@ -170,7 +170,7 @@ class Telling(Hearing):
         if (n.greeted and not n.line) or n.calls.asked is not None:
             return
         if not n.calls.is_free(self.now):
-            self.wake(n.calls.due)
+            self.wake(n.calls.due, name)
             return
         if not n.greeted:
             n.calls.asked = "Hello", n.met, NOWHERE
@@ -263,7 +263,7 @@ class Telling(Hearing):
                 self.answer(ticket)
             else:
                 n.pulls.append((ticket, until))
-                self.wake(until)
+                self.wake(until, name)
 
     def begin_fetching(self, name: str) -> None:
         """Note what we have of a neighbour from which letters are pulled."""
@@ -276,7 +276,7 @@ class Telling(Hearing):
         if name not in self.fetchable or name in self.ejected or n.fetches.asked is not None:
             return
         if not n.fetches.is_free(self.now):
-            self.wake(n.fetches.due)
+            self.wake(n.fetches.due, name)
             return
         n.fetches.asked = n.fetched
         self.do(Ask(name, "Pull", n.fetched, POLL))
