@@ -1,8 +1,9 @@
 """The worlds that cores live through, and what must hold at their end."""
 
 from peer.protocol.audit import Broken
+from peer.protocol.parts import Case
 from peer.protocol.toys import Method, undisturbed
-from peer.protocol.world import Case, World
+from peer.protocol.world import World
 from peerwise.peer.protocol.pace import Adaptive, Async, Deadline
 
 LINE = {"a": "b", "b": "ac", "c": "b"}

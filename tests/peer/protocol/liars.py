@@ -1,5 +1,6 @@
 """Neighbours with a good certificate that say anything at all."""
 
+from peer.protocol.parts import Call
 from peer.protocol.toys import M
 from peerwise.peer.protocol import messages as m
 from peerwise.peer.protocol.messages import Greeting, Place
@@ -10,8 +11,6 @@ HUGE = 1 << 39
 
 def lie(world):
     """Calls of the liar: one letter a round that cannot be used, or anything."""
-    from peer.protocol.world import Call
-
     liar, rng = world.case.liar, world.rng
     calls = []
     for to in world.graph[liar]:

@@ -300,7 +300,7 @@ def a_call_that_failed_is_not_made_again(patch):
     patch.setattr(Retry, "failed", lambda self, now: setattr(self, "due", math.inf))
 
 
-@mutant("wait", "dials only")
+@mutant("deadline, somebody silent")
 def the_time_is_not_asked_for(patch):
     patch.setattr(Core, "wake", no)
 
