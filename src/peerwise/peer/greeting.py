@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import peerwise
 from peerwise.peer.charter import Charter
 from peerwise.peer.protocol.messages import Greeting, Place
-from peerwise.peer.store import STATE
+from peerwise.peer.tables import STATE
 from peerwise.peer.transport import told
 
 PROTOCOL = 2  # of calls and letters; peers of another do not understand each other

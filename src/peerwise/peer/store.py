@@ -19,6 +19,7 @@ from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.anchor import Anchor
 from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
 from peerwise.peer.signing import Seal, parted
+from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mark_of, sha256
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
@@ -28,83 +29,6 @@ PROOFS = 1000  # contradictions that are kept; more prove nothing more
 TOLD = 1000  # rounds of which a peer keeps what every neighbour signed
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
-STATE = "3"  # of the tables below: a file of another version is refused
-TABLES = """
-CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS progress (
-    id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL,
-    state BLOB NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS inbox (
-    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL,
-    time TEXT NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
-);
-CREATE TABLE IF NOT EXISTS bodies (hash TEXT PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS outbox (
-    receiver TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
-    bytes INTEGER NOT NULL, made TEXT NOT NULL, acknowledged TEXT, mark TEXT NOT NULL,
-    PRIMARY KEY (receiver, phase, round)
-);
-CREATE INDEX IF NOT EXISTS outbox_place ON outbox (phase, round);
-CREATE INDEX IF NOT EXISTS outbox_away ON outbox (receiver, phase, round)
-    WHERE acknowledged IS NULL;
-CREATE TABLE IF NOT EXISTS rounds (
-    phase INTEGER NOT NULL, round INTEGER NOT NULL, heard TEXT NOT NULL, missed TEXT NOT NULL,
-    seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, mark TEXT NOT NULL,
-    PRIMARY KEY (phase, round)
-);
-CREATE TABLE IF NOT EXISTS quarantine (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, sender TEXT NOT NULL, phase INTEGER NOT NULL,
-    round INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, time TEXT NOT NULL,
-    mark TEXT NOT NULL, UNIQUE (sender, phase, round)
-);
-CREATE TABLE IF NOT EXISTS heads (
-    sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
-    mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS told (
-    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
-    signature BLOB NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
-);
-CREATE TABLE IF NOT EXISTS certificates (
-    name TEXT PRIMARY KEY, certificate BLOB NOT NULL, mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS proofs (
-    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, ours TEXT NOT NULL,
-    theirs TEXT NOT NULL, signature BLOB NOT NULL, other BLOB NOT NULL, witness TEXT NOT NULL,
-    mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round, theirs)
-);
-CREATE TABLE IF NOT EXISTS lives (
-    name TEXT PRIMARY KEY, life INTEGER NOT NULL, mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS ejected (
-    name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
-);
-"""
-# what the hash of a row is of; `bodies` are kept by their own
-HASHED = {
-    "peer": "key, value",
-    "outbox": "receiver, phase, round, hash, bytes, made, acknowledged",
-    "rounds": "phase, round, heard, missed, seconds, error, time",
-    "progress": "id, phase, round, state, time",
-    "inbox": "sender, phase, round, body, time",
-    "quarantine": "sender, phase, round, reason, body, time",
-    "heads": "sender, phase, round, hash",
-    "told": "sender, phase, round, hash, signature",
-    "certificates": "name, certificate",
-    "proofs": "sender, phase, round, ours, theirs, signature, other, witness",
-    "lives": "name, life",
-    "ejected": "name, why, time",
-}
-_ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"
-SMALL = (
-    "peer",
-    "outbox",
-    "rounds",
-    "heads",
-    "lives",
-    "ejected",
-)  # without states and letters, which may be large
 
 
 class Aside(NamedTuple):
@@ -123,17 +47,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _mark(*values: Any) -> str:
-    """The hash of a row; SQLite may give back a whole number as a real one."""
-    mark = hashlib.sha256()
-    for value in values:
-        value = float(value) if isinstance(value, int) else value
-        part = value if isinstance(value, bytes) else repr(value).encode()
-        mark.update(f"{type(value).__name__} {len(part)} ".encode())
-        mark.update(part)
-    return mark.hexdigest()
-
-
 def _seal(body: bytes) -> Seal | None:
     try:
         return parted(body)[1]
@@ -146,17 +59,13 @@ def _content(body: bytes) -> bytes:
     return body if _seal(body) is None else parted(body)[0]
 
 
-def _sha256(body: Any) -> str:
-    return hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else ""
-
-
 class Store:
     """The file of one peer; make one with `Store.open`."""
 
     def __init__(self, db: sqlite3.Connection, path: Path, ledger: Ledger | None):
         self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
-        db.create_function("mark", -1, _mark, deterministic=True)
-        db.create_function("sha256", 1, _sha256, deterministic=True)
+        db.create_function("mark", -1, mark_of, deterministic=True)
+        db.create_function("sha256", 1, sha256, deterministic=True)
         self.anchor: Anchor | None = None
         self.lost = 0  # charges that only the anchor knew of
 
@@ -277,7 +186,7 @@ class Store:
     def _keep(self, verb: str, table: str, *values: Any) -> None:
         """Insert a row and its hash."""
         places = ", ".join("?" * (len(values) + 1))
-        self._db.execute(f"{verb} INTO {table} VALUES ({places})", (*values, _mark(*values)))
+        self._db.execute(f"{verb} INTO {table} VALUES ({places})", (*values, mark_of(*values)))
 
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -316,7 +225,7 @@ class Store:
         marks: dict[int, str] = {}  # most letters are the same bytes for all
         if newest:
             self._db.execute(
-                f"UPDATE outbox {_ACKNOWLEDGED} WHERE acknowledged IS NULL AND phase = ? AND "
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE acknowledged IS NULL AND phase = ? AND "
                 "round < ?",
                 (DROPPED, DROPPED, *place),
             )
@@ -347,7 +256,7 @@ class Store:
         )
 
     def put(self, sender: str, place: Place, body: bytes, newest: bool = False) -> bool:
-        """Keep a letter that came; whether the same place held other bytes before.
+        """Keep a letter that came; whether the same place held other bytes, or is in quarantine.
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
         """
@@ -366,7 +275,7 @@ class Store:
         if old is not None:
             return _content(bytes(old[0])) != _content(body)
         if self.aside(sender, place):
-            return False
+            return True
         if newest:
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
         self._keep("INSERT", "inbox", sender, *place, body, now())
@@ -376,7 +285,7 @@ class Store:
     def _head(self, sender: str, place: Place, body: bytes) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
         known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
-        mark = _sha256(_content(body))
+        mark = sha256(_content(body))
         if not known or place > Place(*known[0]):
             self._keep("INSERT OR REPLACE", "heads", sender, *place, mark)
         seal = _seal(body)
@@ -448,7 +357,7 @@ class Store:
             self._db.execute(
                 "INSERT OR IGNORE INTO quarantine (sender, phase, round, reason, body, time, mark) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*row, _mark(*row)),
+                (*row, mark_of(*row)),
             )
             self._head(sender, place, body)
             self._db.execute(
@@ -519,7 +428,7 @@ class Store:
             self._keep("INSERT OR REPLACE", "ejected", name, why, now())
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (name,))
             self._db.execute(
-                f"UPDATE outbox {_ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL",
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL",
                 (DROPPED, DROPPED, name),
             )
 
@@ -550,7 +459,7 @@ class Store:
         with nullcontext() if inside else self.transaction():
             when = now()
             self._db.execute(
-                f"UPDATE outbox {_ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL "
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL "
                 "AND (phase < ? OR (phase = ? AND round <= ?))",
                 (when, when, receiver, place.phase, place.phase, place.round),
             )

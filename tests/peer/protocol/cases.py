@@ -1,8 +1,9 @@
 """The worlds that cores live through, and what must hold at their end."""
 
 from peer.protocol.audit import Broken
+from peer.protocol.parts import Case
 from peer.protocol.toys import Method, undisturbed
-from peer.protocol.world import Case, World
+from peer.protocol.world import World
 from peerwise.peer.protocol.pace import Adaptive, Async, Deadline
 
 LINE = {"a": "b", "b": "ac", "c": "b"}
@@ -22,9 +23,7 @@ CASES = {
         LINE, (8,), restore=0.02, crash=0.003, steps=500, dials_only="a"
     ),
     "backup far": Case(LINE, (18,), same=False, restore=0.01, far=True, crash=0.003, steps=900),
-    "noise, backup": Case(
-        RING, (8,), same=False, noise=True, restore=0.02, crash=0.003, steps=600
-    ),
+    "noise, backup": Case(RING, (8,), same=False, noise=True, restore=0.02, crash=0.003, steps=600),
     "eject": Case(RING, (6,), same=False, eject=0.03, steps=300),
     "a liar": Case(FULL, (6,), same=False, liar="d", steps=300),
     "a liar, phases": Case(FULL, (3, 4), same=False, liar="d", steps=300),

@@ -1,5 +1,6 @@
 """Neighbours with a good certificate that say anything at all."""
 
+from peer.protocol.parts import Call
 from peer.protocol.toys import M
 from peerwise.peer.protocol import messages as m
 from peerwise.peer.protocol.messages import Greeting, Place
@@ -10,8 +11,6 @@ HUGE = 1 << 39
 
 def lie(world):
     """Calls of the liar: one letter a round that cannot be used, or anything."""
-    from peer.protocol.world import Call
-
     liar, rng = world.case.liar, world.rng
     calls = []
     for to in world.graph[liar]:
@@ -19,7 +18,7 @@ def lie(world):
             continue
         core = world.up[to].core
         if world.case.talks:
-            number = rng.choice([M + 5, 3 * M])
+            number = (M + 5, 3 * M)[core.place.round % 2]  # the same however often it comes
             asks = [m.Ask(to, "Push", _letter(world, liar, core.place, number))]
         else:
             asks = [_anything(world, to, core)]
@@ -66,7 +65,8 @@ def lie_answer(world, call):
     core = call.process.core
     if rng.random() < 0.3:
         return m.Failed(to, method, rng.choice(CODES), "no")
-    said = _greeting(world, core, core.place)._replace(life=rng.choice([0, 5, 5, 5, 6]))
+    life = 5 if world.case.talks else rng.choice([0, 5, 5, 5, 6])
+    said = _greeting(world, core, core.place)._replace(life=life)
     if method != "Hello":
         said = Greeting(said.place, said.life)
     body = None

@@ -149,7 +149,7 @@ class Disk:
         if (sender, place) in self.inbox:
             return Written(effect.ticket, self.inbox[sender, place] != body)
         if (sender, place) in self.aside:
-            return Written(effect.ticket)
+            return Written(effect.ticket, True)
         if newest:
             self.inbox = {key: b for key, b in self.inbox.items() if key[0] != sender}
         self.inbox[sender, place] = body

@@ -5,71 +5,26 @@ some of what was to be written on the disk; old backups are put back; operators 
 After that everything works, and all must end. What is promised is looked at all the way.
 """
 
+import math
 import random
-from collections import Counter, deque
-from typing import NamedTuple
+from collections import Counter
 
-from peer.protocol.audit import Broken, Claims, audit, check_admitted, check_answer, check_done
+from peer.protocol.audit import (
+    Broken,
+    audit,
+    check_admitted,
+    check_answer,
+    check_done,
+    check_end,
+)
 from peer.protocol.liars import lie, lie_answer
+from peer.protocol.parts import GRACE, Call, Process, Reply
 from peer.protocol.toys import Disk, Method
 from peerwise.peer.keeping import KEPT
 from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol import messages as m
-from peerwise.peer.protocol.messages import Greeting, Place
+from peerwise.peer.protocol.messages import NOWHERE, Greeting, Place
 from peerwise.peer.protocol.pace import Wait
-
-
-GRACE = 5.0  # seconds that one stays who may leave: an answer that was lost is asked for again
-
-
-class Case(NamedTuple):
-    """A world to live through."""
-
-    graph: dict[str, str]
-    rounds: tuple[int, ...] = (5,)
-    pace: object = Wait()
-    same: bool = True  # whether all must end with the bits of the undisturbed run
-    steps: int = 200
-    crash: float = 0.01
-    lose: float = 0.1
-    double: float = 0.1
-    restore: float = 0.0
-    far: bool = False  # any backup, or none; else one that is within the letters kept
-    eject: float = 0.0
-    lag: int = 0
-    noise: bool = False
-    liar: str = ""
-    talks: bool = False  # the liar says something that cannot be used in every round
-    silent: str = ""  # a node that never starts
-    dials_only: str = ""  # nodes that nobody can dial
-
-
-class Process:
-    """One life of one peer."""
-
-    def __init__(self, core):
-        self.core, self.disk_jobs, self.jobs = core, deque(), []
-        self.asked, self.claims = {}, Claims()  # calls under way; what neighbours said
-        self.ended, self.leaves, self.fetches = None, 0.0, frozenset()
-
-
-class Call(NamedTuple):
-    """A call on its way; `serial` is None where nobody waits for the answer."""
-
-    caller: str
-    to: str
-    life: int
-    ask: m.Ask
-    process: Process | None
-    serial: int | None
-
-
-class Reply(NamedTuple):
-    """An answer on its way."""
-
-    process: Process
-    serial: int
-    event: object
 
 
 class World:
@@ -88,11 +43,11 @@ class World:
         self.backups = {n: [] for n in self.graph}
         self.tops = {n: Place(0, 0) for n in self.graph}  # how far each has ever been
         self.written = set()  # letters that were on the disk, with their senders
-        self.said = {}  # by sender, receiver and place: what an honest one has kept
 
     # -- lives
 
     def start(self, name):
+        self.now += 0.01  # no two lives have the same number while the clock goes on
         disk, first = self.disks[name], self.disks[name].place is None
         life = disk.live(self.now)
         if first:
@@ -145,7 +100,6 @@ class World:
         ejected = self.disks[name].ejected
         self.disks[name] = backup.copy()
         self.disks[name].ejected = dict(ejected)
-        self.said = {k: v for k, v in self.said.items() if k[1] != name}
 
     def is_near(self, name, place):
         """Whether neighbours, who may go on with what they have, keep the letters it will need."""
@@ -192,17 +146,20 @@ class World:
             self.serial += 1
             process.asked[self.serial] = effect
             check_answer(self, name, effect)
-            call = Call(name, effect.name, process.core.life, effect, process, self.serial)
+            knew = process.core.neighbours[effect.name].met
+            call = Call(name, effect.name, process.core.life, effect, process, self.serial, knew)
             self.flying.append(call)
         elif isinstance(effect, m.Answer | m.Refuse):
             self.answer(process, effect)
+        elif isinstance(effect, m.Wake):
+            process.wake = effect.at
         elif isinstance(effect, m.Log):
             self.log[effect.event] += 1
         elif isinstance(effect, m.End):
+            check_end(self, process, effect)
             process.ended, process.leaves = effect, self.now + GRACE
             if self.chaos:  # all stay, for whoever is put back to a backup
-                process.ended, process.core.ended = None, False
-                process.core.fetchable = process.fetches
+                self.stay(process)
 
     def answer(self, process, effect):
         call = self.open.pop((id(process), effect.ticket), None)
@@ -266,6 +223,7 @@ class World:
             process.claims.note(process.core, event)
         elif ask.method == "Push":
             event = m.Pushed(ticket, call.caller, ask.said.body)
+            process.knew[ticket] = call.knew
         else:
             event = m.Pulled(ticket, call.caller, ask.said, ask.wait)
         self.feed(process, event)
@@ -321,8 +279,10 @@ class World:
 
     # -- the whole
 
-    def is_over(self, name):
-        return name in self.left
+    def is_done(self):
+        """Whether all have done all rounds."""
+        end = Place(len(self.case.rounds) - 1, self.case.rounds[-1])
+        return all(self.disks[n].place == end for n in self.honest)
 
     def live(self):
         """Chaos, then a time in which everything works; `Broken` where a promise is."""
@@ -338,11 +298,11 @@ class World:
         for _ in range(3000):
             before = [self.disks[n].place for n in self.honest] + [len(self.left)]
             self.fair_turn()
-            if all(map(self.is_over, self.honest)):
+            if self.left == set(self.honest):
                 return self
             same = before == [self.disks[n].place for n in self.honest] + [len(self.left)]
             still = still + 1 if same else 0
-            if still == 60 and self.case.liar:
+            if still == 60 and self.case.liar and (self.is_done() or not self.case.talks):
                 for name in self.honest:
                     if self.case.liar in self.graph[name]:
                         self.operate(name, self.case.liar, True)
@@ -353,12 +313,10 @@ class World:
         raise Broken(f"nobody goes on: {where}")
 
     def settle_operators(self):
-        """Operators make up their minds: links are cut on both sides, or on none."""
+        """Operators make up their minds; who is ejected may not have ejected the other."""
         for name in self.honest:
             for other in self.graph[name]:
-                if name < other:
-                    self.operate(name, other, eject := self.rng.random() < 0.3)
-                    self.operate(other, name, eject)
+                self.operate(name, other, self.rng.random() < 0.2)
 
     def fair_turn(self):
         for name in self.honest:
@@ -374,10 +332,34 @@ class World:
         self.now += 0.5
         for name in list(self.up):
             process = self.up[name]
+            if process.ended is not None and not self.may_leave(process):
+                self.stay(process)
             if process.ended is not None and self.now >= process.leaves:
                 self.leave(name)
-            else:
-                self.feed(self.up[name], m.Tick())
+            elif self.now >= process.wake or process.core.done:  # else it must ask to be told
+                process.wake = math.inf
+                self.feed(process, m.Tick())
+
+    def stay(self, process):
+        process.ended, process.core.ended = None, False
+        process.core.fetchable = process.fetches
+
+    def may_leave(self, process):
+        """Whether nobody needs it: who is back may not have greeted it yet."""
+        core = process.core
+        if core.pace.newest:
+            return True
+        me = core.rules.name
+        for other in (self.up[n].core for n in core.ejected if n in self.up):
+            if me in other.counted and not other.neighbours[me].gone and not other.done:
+                return False  # it would wait for one that is gone for good
+        near = [n for n in core.dials if n in self.up and n not in core.ejected]
+        others = [self.up[n].core for n in near]
+        if any(one.line and not one.gone for one in (other.neighbours[me] for other in others)):
+            return False
+        met = [core.neighbours[n] for n in near]
+        met += [other.neighbours[me] for other in others if me in other.dials]
+        return not core.undelivered and all(one.greeted or one.gone for one in met)
 
     def leave(self, name):
         process = self.gone(name)
@@ -389,5 +371,9 @@ class World:
         if isinstance(self.case.pace, Wait) and not (
             self.case.liar + self.case.silent or self.case.eject
         ):
+            last = Place(len(self.case.rounds) - 1, self.case.rounds[-1] - 1)
+            for n in self.graph[name]:
+                if self.disks[n].heads.get(name, NOWHERE) < last:
+                    raise Broken(f"{name} left and {n} lacks its last letter")
             if any(self.disks[name].unsent(n) for n in self.graph[name]):
                 raise Broken("what was taken is not noted on the disk")

@@ -28,18 +28,28 @@ class Core(Rounds):
 
     def on(self, event: Any, now: float) -> list[Any]:
         """What follows from an event at a time."""
-        self.now, self.effects, self.wakes = now, [], []
+        self.now, self.effects = now, []
+        before, name = self.place, self.concerns(event)
         getattr(self, f"on_{type(event).__name__.lower()}")(event)
-        for name in self.neighbours:
-            self.answer_hellos(name)
+        self.alarms.pop("", None)
         self.think()
-        for name in self.neighbours:
-            self.hand_out(name)
-            self.tell(name)
-            self.fetch(name)
-        if self.wakes:
-            self.do(Wake(min(self.wakes)))
+        alone = name in self.neighbours and self.place == before
+        for one in (name,) if alone else self.neighbours:
+            self.alarms.pop(one, None)
+            self.answer_hellos(one)
+            self.hand_out(one)
+            self.tell(one)
+            self.fetch(one)
+        if self.alarms:
+            self.do(Wake(min(self.alarms.values())))
         return self.effects
+
+    def concerns(self, event: Any) -> str:
+        """The neighbour whom alone an event concerns: of many others nothing need be looked at."""
+        if isinstance(event, Written):
+            coming = self.coming.get(event.ticket)
+            return event.ticket[1] if coming is None else coming.sender
+        return str(getattr(event, "sender", getattr(event, "name", "")))
 
     def do(self, effect: Any) -> None:
         """Want something done; what concerns a letter that we fetched is our own business."""
@@ -51,6 +61,8 @@ class Core(Rounds):
     def on_started(self, event: Started) -> None:
         """The network can be used."""
         self.dials, self.fetchable = event.dials, event.fetches
+        for name in event.fetches:
+            self.begin_fetching(name)
 
     def on_tick(self, event: Tick) -> None:
         """Time has passed, and that is all."""

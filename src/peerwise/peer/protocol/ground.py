@@ -49,7 +49,7 @@ class Ground:
         self.dials: frozenset[str] = frozenset()
         self.fetchable: frozenset[str] = frozenset()
         self.effects: list[Any] = []
-        self.wakes: list[float] = []
+        self.alarms: dict[str, float] = {}  # by neighbour, or "" for the round: when to look again
 
     @property
     def learns(self) -> bool:
@@ -93,9 +93,9 @@ class Ground:
         """Count something."""
         self.do(Count(what, amount))
 
-    def wake(self, at: float) -> None:
-        """Ask to be told the time at a moment."""
-        self.wakes.append(at)
+    def wake(self, at: float, name: str = "") -> None:
+        """Ask to be told the time at a moment, for a neighbour or for the round."""
+        self.alarms[name] = min(at, self.alarms.get(name, at))
 
     def answer(self, ticket: Ticket) -> None:
         """Tell a caller where we are."""

@@ -178,9 +178,9 @@ class Hearing(Ground):
 
     def keep(self, sender: str, place: Place, letter: Any) -> None:
         """Have a letter at hand for its round."""
-        if self.is_aside(sender, place):
-            return
         neighbour = self.neighbours[sender]
+        if self.is_aside(sender, place) or (self.pace.lasting and self.is_stale(sender, place)):
+            return
         if self.pace.lasting or self.is_far(place):  # only the newest is of use
             for old in [p for p in neighbour.heard if p < place and p != self.place]:
                 del neighbour.heard[old]
@@ -202,8 +202,10 @@ class Hearing(Ground):
 
     def take_up(self, event: Looked) -> None:
         """Take up letters that are only in the file, and what the operator did with them."""
+        last = dict(sorted(event.aside))  # of a letter that lasts, only the newest counts
         for sender, place in event.aside:
-            if self.is_of_use(sender, place) and place >= self.place:
+            counts = place >= self.place or (self.pace.lasting and place == last[sender])
+            if self.is_of_use(sender, place) and counts:
                 self.neighbours[sender].heard[place] = None
         for (sender, place), body in event.inbox.items():
             if not self.is_of_use(sender, place):

@@ -145,7 +145,7 @@ class Failed(NamedTuple):
 class Written(NamedTuple):
     """What was asked for is on the disk, or is not and why.
 
-    `differs`: there was another letter for the same place before, and it stays.
+    `differs`: there was another letter for the same place before, and that one counts.
     """
 
     ticket: Ticket

@@ -36,6 +36,7 @@ class Neighbour:
 
     def __init__(self, life: int, head: Place | None, unsent: list[Away]):
         self.life = life  # the newest that was heard of
+        self.newer = 0  # a life of which an answer told, and no greeting yet
         self.met = 0  # the life whose letters we have put together, in this life of ours
         self.head = head  # the newest letter that came
         self.first: Place | None = None  # nothing earlier comes any more
@@ -61,6 +62,11 @@ class Neighbour:
     def is_gap(self, place: Place) -> bool:
         """Whether it has said that it has no letter for a place."""
         return self.first is not None and place < self.first
+
+    @property
+    def lacks(self) -> bool:
+        """Whether it still needs a letter, or may: it was started again and has not said."""
+        return not self.gone and bool(self.line or self.newer > self.life)
 
     @property
     def newest(self) -> Place | None:

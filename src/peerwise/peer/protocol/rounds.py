@@ -15,7 +15,7 @@ from peerwise.peer.protocol.messages import (
 )
 from peerwise.peer.protocol.telling import Telling
 
-SAY = 60.0  # seconds after which a peer that waits says for whom
+SAY = 60.0  # seconds after which a peer that waits says for whom, and greets them again
 
 
 class Rounds(Telling):
@@ -69,7 +69,13 @@ class Rounds(Telling):
         if self.now >= self.said_at + SAY:
             self.said_at = self.now
             self.do(Log("waiting", {**self.where, "for": list(self.waiting)}))
+            self.ask_again()
         self.wake(min(self.begun + limit, self.said_at + SAY))
+
+    def ask_again(self) -> None:
+        """Greet those who are waited for: one that has ejected us does not call us to say so."""
+        for name in self.waiting:
+            self.neighbours[name].greeted = False
 
     def begin(self) -> None:
         """Compute the round with what was heard."""
@@ -211,5 +217,7 @@ class Rounds(Telling):
 
     @property
     def undelivered(self) -> list[str]:
-        """The neighbours that still lack a letter, but for those that want none."""
-        return [name for name, n in self.neighbours.items() if n.line and not n.gone]
+        """The neighbours that still lack a letter, but for those that want none or are done."""
+        end = Place(len(self.rules.rounds) - 1, self.rules.rounds[-1])
+        wanted = {name: n for name, n in self.neighbours.items() if name not in self.ejected}
+        return [name for name, n in wanted.items() if n.lacks and n.seen < end]

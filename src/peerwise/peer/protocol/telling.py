@@ -47,8 +47,11 @@ class Telling(Hearing):
     def greeting(self, name: str) -> Greeting:
         """What a neighbour is told first."""
         n = self.neighbours[name]
-        first = n.line[0].place if n.line else Place(self.posted.phase, self.posted.round + 1)
-        return Greeting(self.place, self.life, first, n.head, n.met)
+        return Greeting(self.place, self.life, self.first(n), n.head, n.met)
+
+    def first(self, n: Neighbour) -> Place:
+        """The place of the next letter to a neighbour: what is earlier does not come any more."""
+        return n.line[0].place if n.line else Place(self.posted.phase, self.posted.round + 1)
 
     def on_helloed(self, event: Helloed) -> None:
         """A neighbour greets; it is answered once all that it did before is on the disk."""
@@ -154,6 +157,11 @@ class Telling(Hearing):
         while n.line and n.line[0].place <= place:
             self.count("sent", len(n.line.popleft().body))
 
+    def leaves_out(self, n: Neighbour, place: Place) -> bool:
+        """Whether the letter after this one is of a later round than the next."""
+        first = self.first(n)
+        return first.phase == place.phase and place.round + 1 < min(first.round, self.rounds)
+
     def tell(self, name: str) -> None:
         """Call a neighbour, if there is anything to say and no call is under way."""
         n = self.neighbours[name]
@@ -162,7 +170,7 @@ class Telling(Hearing):
         if (n.greeted and not n.line) or n.calls.asked is not None:
             return
         if not n.calls.is_free(self.now):
-            self.wake(n.calls.due)
+            self.wake(n.calls.due, name)
             return
         if not n.greeted:
             n.calls.asked = "Hello", n.met, NOWHERE
@@ -178,6 +186,8 @@ class Telling(Hearing):
             return
         n = self.neighbours[event.name]
         (_, life, place), n.calls.asked = n.calls.asked, None
+        if event.name in self.ejected:
+            return
         n.gone = False
         said = event.said
         if said.life < n.life:
@@ -190,13 +200,21 @@ class Telling(Hearing):
             n.greeted = n.met == life  # else it must hear from us that we have met
             return
         n.calls.worked()
-        if said.life > life or n.life > life:
-            n.greeted = False  # it was started again, and may lack what it had
+        self.note_life(n, said)
+        if n.life > life or n.newer > life:
+            n.greeted = False  # not what this life has been told
             return
         if said.place is not None:
             n.saw(said.place)
         n.trouble = ""
         self.delivered(n, place)
+        if self.leaves_out(n, place):
+            n.greeted = False  # it must hear of the gap
+
+    def note_life(self, n: Neighbour, said: Greeting) -> None:
+        """See by an answer that a neighbour was started again: it may lack what it had."""
+        if said.life > n.life:
+            n.newer, n.greeted = said.life, False
 
     def on_failed(self, event: Failed) -> None:
         """A neighbour did not answer our call, or refused it."""
@@ -245,7 +263,12 @@ class Telling(Hearing):
                 self.answer(ticket)
             else:
                 n.pulls.append((ticket, until))
-                self.wake(until)
+                self.wake(until, name)
+
+    def begin_fetching(self, name: str) -> None:
+        """Note what we have of a neighbour from which letters are pulled."""
+        before = Place(self.place.phase, -1 if self.pace.lasting else self.place.round - 1)
+        self.neighbours[name].fetched = max(self.neighbours[name].heard, default=before)
 
     def fetch(self, name: str) -> None:
         """Pull the next letter of a neighbour, for a peer that nobody can dial."""
@@ -253,23 +276,21 @@ class Telling(Hearing):
         if name not in self.fetchable or name in self.ejected or n.fetches.asked is not None:
             return
         if not n.fetches.is_free(self.now):
-            self.wake(n.fetches.due)
+            self.wake(n.fetches.due, name)
             return
-        if n.fetched == NOWHERE:
-            before = Place(self.place.phase, -1 if self.pace.lasting else self.place.round - 1)
-            n.fetched = max(n.heard, default=before)
         n.fetches.asked = n.fetched
         self.do(Ask(name, "Pull", n.fetched, POLL))
 
     def on_fetched(self, event: Answered) -> None:
         """What we pulled has come; it is judged like any other letter."""
         n = self.neighbours[event.name]
+        self.note_life(n, event.said)  # it may not be able to dial us
         if event.method == "Last":
             self.last.discard(event.name)
             return
-        if event.said.life > n.life:
-            n.greeted = False  # it was started again, and may not be able to dial us
         if event.body is None:
+            if event.said.place is not None and event.said.place > self.place:
+                n.greeted = False  # it is ahead and has no letter for us: a greeting says why
             self.fetch_later(n)
         else:
             with suppress(BadLetter):
@@ -281,6 +302,7 @@ class Telling(Hearing):
         n = self.neighbours[effect.ticket.name]
         place, n.fetches.asked = n.fetches.asked, None
         if isinstance(effect, Refuse):
+            n.greeted = n.greeted and effect.code not in REGREET
             n.fetches.failed(self.now)
         elif place > n.fetched:
             n.fetched = place
