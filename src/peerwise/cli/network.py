@@ -132,6 +132,7 @@ def check(
 ) -> None:
     """Check a charter and show what it says; with --data, whether rows are as it says."""
     from peerwise.data import load
+    from peerwise.data.discreet import discreet
     from peerwise.peer.charter import Charter
 
     read = Charter.load(charter)
@@ -144,7 +145,8 @@ def check(
         where = read.nodes[node].address or "no address, it only dials"
         console.print(f"[bold]{escape(node)}[/] ({escape(where)}) talks to: {escape(others)}")
     if data is not None:
-        _, y = read.rows(load(data, target=read.target))
+        with discreet():
+            _, y = read.rows(load(data, target=read.target))
         counts = [int((y == i).sum()) for i in range(len(read.classes))]
         classes = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
         console.print(f"{len(y)} rows are as agreed ({escape(classes)}).")

@@ -15,6 +15,7 @@ import numpy as np
 
 from peerwise import data
 from peerwise.channel import Channel
+from peerwise.data.discreet import discreet
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
 from peerwise.peer.anchor import ENDING
@@ -63,8 +64,9 @@ class Site:
         return Plan(self.charter, self.node, self.table, channel=self.channel)
 
 
+@discreet()
 def load_rows(path: Path, target: str) -> data.Table:
-    """A node's own file, which must have the column to predict."""
+    """A node's own file, which must have the column to predict; errors quote no cell of it."""
     if not path.exists():
         raise BadFile(f"there is no data file {path}")
     return data.load(path, target=target)
