@@ -522,7 +522,7 @@ def test_a_value_that_few_rows_of_a_class_have_is_refused():
         "sex": ["m", "m", "f", "f", "m"],
         "y": ["yes", "yes", "no", "no", "no"],
     }
-    with pytest.raises(BadData, match="fewer than 2 rows of a class have the same 'sex' as row 4"):
+    with pytest.raises(BadData, match="fewer than 2 rows of a class have the 'sex' of row 4"):
         charter.rows(ward(**rows))
     rows = {k: v[:4] for k, v in rows.items()}
     assert len(charter.rows(ward(**rows))[1]) == 4

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.secret import PassphraseFile, passphrase_of
 from peerwise.errors import BadSetting, PeerwiseError
 
 # The commands of `peerwise peer`.
@@ -94,6 +95,7 @@ def run(
             min=1, max=65535, help="Port of this machine at which Prometheus is answered."
         ),
     ] = None,
+    passphrase_file: PassphraseFile = None,
     channel: Channel = None,
     allow: Allow = None,
     dry_run: Annotated[
@@ -107,13 +109,16 @@ def run(
     again as they are, and noise is never drawn twice. Rows stay in DATA; see `peerwise peer audit`
     for all that left. Code that the charter names is imported only if --allow names it, too.
     """
+    from peerwise.peer.passphrase import NODE
     from peerwise.peer.serve import Site, serve
     from peerwise.peer.serve import dry_run as show
 
+    home = keys or charter.parent
     site = Site(
-        charter, node, data, state, keys or charter.parent, listen=listen, held_out=held_out,
+        charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
         allowed=allow or (),
+        passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:
         _show_dry(*show(site))

@@ -94,7 +94,7 @@ def _cells(
     rare[known] = table[y[known], codes[known].astype(int)] < limits.least_count
     if rare.any():
         raise BadData(
-            f"fewer than {limits.least_count} rows of a class have the same '{feature.name}' as row "
+            f"fewer than {limits.least_count} rows of a class have the '{feature.name}' of row "
             f"{int(rare.argmax())} (counted from 0), and the charter asks for none or so many; "
             "remove them or take part with more"
         )

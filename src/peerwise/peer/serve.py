@@ -49,10 +49,12 @@ class Site:
         channel: Channel | Mapping[str, Any] | None = None,
         quiet: bool = False,
         allowed: Collection[str] = (),
+        passphrase: bytes | None = None,
     ):
         self.charter = Charter.load(charter, allowed)
         self.charter.index(node)
         self.node, self.state, self.keys, self.listen = node, state, keys, listen
+        self.passphrase = passphrase
         self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
         if not 0 <= held_out < 1:
             raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
@@ -137,7 +139,7 @@ def _many_files() -> None:
 
 
 def _serve(site: Site) -> Ended:
-    identity = load_identity(site.keys, site.node)
+    identity = load_identity(site.keys, site.node, site.passphrase)
     plan = site.plan()
     held_out = None
     if site.kept is not None:  # nothing of them leaves: they need not be many
