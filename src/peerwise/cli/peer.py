@@ -92,7 +92,9 @@ def run(
     metrics: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Port of this machine at which Prometheus is answered."
+            min=1,
+            max=65535,
+            help="Port of this machine for Prometheus, and for /health, /live and /ready in JSON.",
         ),
     ] = None,
     passphrase_file: PassphraseFile = None,
@@ -165,6 +167,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
 @peer_app.command()
 def status(state: State) -> None:
     """How far the peer is, whom it hears, what it has sent and spent."""
+    from peerwise.peer.health import FROZEN
     from peerwise.peer.views import status as look
 
     peer = look(state)
@@ -175,6 +178,8 @@ def status(state: State) -> None:
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
     if not peer.running:
         phase = "no process runs: `peerwise peer run` goes on"
+    elif peer.silent > FROZEN:
+        phase = f"its process gives no sign of life since {peer.silent:.0f} s: stopped, or stuck"
     rows = {
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
         "heard last": " ".join(peer.heard) or "nobody",
@@ -183,6 +188,8 @@ def status(state: State) -> None:
         "letters acknowledged": f"{peer.letters}, {peer.sent / 1024:.1f} KiB",
         "last round": f"{peer.seconds:.3f} s, ended {peer.time}",
     }
+    if peer.running and not peer.done and peer.waiting:
+        rows["no letter yet of"] = " ".join(peer.waiting)
     if peer.epsilon is not None:
         rows["privacy"] = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
     for name, value in rows.items():

@@ -148,6 +148,7 @@ class Daemon:
                     if not self.charter.nodes[self.name].address:
                         tasks.append(asyncio.create_task(self._fetch(name)))
             tasks.append(asyncio.create_task(self._watch()))
+            self.meters.health.up()
             log.info("up", extra={"facts": {"at": own or "dials only", **self._where()}})
             work = asyncio.create_task(self._work())
             tasks.append(work)
@@ -161,6 +162,7 @@ class Daemon:
                     tasks.remove(task)
             if work.done():
                 work.result()
+                self.meters.health.done()
                 await self._linger()
             return work.done()
         finally:
@@ -476,6 +478,7 @@ class Daemon:
             if mode == "deadline":  # who has gone on sends the newest only: this round's is gone
                 waiting = [n for n in waiting if self._seen.get(n, self.place) <= self.place]
             passed = time.monotonic() - clock
+            self.meters.waiting(waiting)
             if mode == "deadline" and terms.adaptive and not first:
                 limit = self._adapted(waiting)
             if not waiting or passed >= limit:

@@ -6,8 +6,9 @@ import hashlib
 import os
 import resource
 import signal
+import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from peerwise.node import Letter
 from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.health import beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
 from peerwise.peer.meters import Meters
@@ -28,6 +30,7 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 
+TRIES = 10  # to get hold of a state
 FILES = 16384  # that may be open, if the system allows it
 
 
@@ -106,13 +109,21 @@ def only_one(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise BadFile(f"cannot write to the state {folder}: {error.strerror}") from None
     with open(folder / LOCK, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(file.fileno()):
             raise BadFile(
                 f"another process runs with the state {folder}; stop it, or give another --state"
-            ) from None
+            )
         yield
+
+
+def _locked(file: int) -> bool:
+    """Whether the lock is ours now; who looks whether a peer runs holds it for a moment, too."""
+    for _ in range(TRIES):
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class Ended(NamedTuple):
@@ -160,6 +171,7 @@ def _serve(site: Site) -> Ended:
     if store.lost:
         log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
     meters = Meters()
+    meters.health.node = site.node
     if site.metrics is not None:
         meters.serve(site.metrics)
     options = Options(site.listen, site.linger, held_out=held_out)
@@ -167,9 +179,16 @@ def _serve(site: Site) -> Ended:
     async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)
         loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            meters.health.down()
+            daemon.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, daemon.stop)
+            loop.add_signal_handler(number, stop)
+        signs = asyncio.create_task(beating(meters.health, site.state / LOCK))
         done = await daemon.run()
+        signs.cancel()
         return Ended(done, daemon.lacking if done else ())
 
     try:
