@@ -22,6 +22,7 @@ from peerwise.node import Letter
 from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.handshakes import heard
 from peerwise.peer.health import beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
@@ -192,6 +193,7 @@ def _serve(site: Site) -> Ended:
         return Ended(done, daemon.lacking if done else ())
 
     try:
-        return asyncio.run(run())
+        with heard():
+            return asyncio.run(run())
     finally:
         store.close()

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from peerwise.errors import BadSetting
+from peerwise.peer.handshakes import Watch
 from peerwise.peer.identity import Identity, is_over
 
 SERVICE = "peerwise.Peer"
@@ -149,6 +150,7 @@ class Server(grpc.GenericRpcHandler):
                 f"cannot listen at {address}: the port is taken or the address is not this "
                 "machine's; stop the other program, or give another with --listen"
             )
+        self.watch = Watch(self.port, 2 * HANDSHAKE)
 
     def service(self, details: Any) -> Any:
         """The handler of a method, None for one that there is not."""
@@ -170,6 +172,7 @@ class Server(grpc.GenericRpcHandler):
         headers = dict(context.invocation_metadata() or ())
         life = _life(headers.get(LIFE))
         where = str(context.peer() or "")
+        self.watch.called(where)
         charter = str(headers.get(CHARTER, ""))[:64]
         known = context.auth_context()
         call = Call(method, _caller(known), charter, b"", life, where, _expired(known))
@@ -192,9 +195,11 @@ class Server(grpc.GenericRpcHandler):
     async def start(self) -> None:
         """Begin to listen."""
         await self._server.start()
+        self.watch.start()
 
     async def stop(self, grace: float = 1.0) -> None:
         """Let calls in flight end, then stop."""
+        self.watch.stop()
         await self._server.stop(grace)
 
 
