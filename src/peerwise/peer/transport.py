@@ -15,6 +15,7 @@ import grpc.aio
 from peerwise.errors import BadSetting
 from peerwise.peer.handshakes import Watch
 from peerwise.peer.identity import Identity, is_over
+from peerwise.peer.journal import Sparing
 
 SERVICE = "peerwise.Peer"
 METHODS = ("Hello", "Push", "Pull")
@@ -25,6 +26,7 @@ IN_FLIGHT = 4  # calls of one peer at a time
 STREAMS = 8  # of one connection
 WINDOW = 1 << 18  # bytes of a message that come before it is wanted
 HANDSHAKE = 5.0  # seconds in which a caller must have shown its certificate
+PENALTY = 2.0  # seconds that one waits for a refusal after many of them
 BODY = 60.0  # seconds in which a letter must have come
 HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
 CONNECTIONS = 4096  # that are open at a time
@@ -124,6 +126,7 @@ class Server(grpc.GenericRpcHandler):
     ):
         self._answer, self._admit = answer, admit
         self._busy: dict[str, int] = {}
+        self._refusals = Sparing()
         self.address = address
         options = [
             *_options(most),
@@ -176,7 +179,7 @@ class Server(grpc.GenericRpcHandler):
         charter = str(headers.get(CHARTER, ""))[:64]
         known = context.auth_context()
         call = Call(method, _caller(known), charter, b"", life, where, _expired(known))
-        self._admit(call)
+        await self._let_in(call)
         busy = self._busy.get(call.caller, 0)
         if busy >= IN_FLIGHT:
             raise Refused(Code.RESOURCE_EXHAUSTED, "too many calls at once", "busy")
@@ -191,6 +194,19 @@ class Server(grpc.GenericRpcHandler):
             self._busy[call.caller] -= 1
             if not self._busy[call.caller]:
                 del self._busy[call.caller]
+
+    async def _let_in(self, call: Call) -> None:
+        """Refuse whom `admit` refuses; who asks again and again waits for it.
+
+        A refusal costs as much as an answer. One that asks, is refused and asks again would
+        otherwise get as many as the peer can give.
+        """
+        try:
+            self._admit(call)
+        except Refused:
+            if self._refusals.left_out(call.caller) is None:
+                await asyncio.sleep(PENALTY)
+            raise
 
     async def start(self) -> None:
         """Begin to listen."""
