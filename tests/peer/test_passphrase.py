@@ -138,7 +138,7 @@ def test_a_peer_does_not_start_without(command, keys, tmp_path, monkeypatch):
     code, said = command(*run)
     assert code == 2
     assert "a.key is another, or the file is damaged" in said
-    assert not (tmp_path / "state" / "peer.sqlite").exists()
+    assert not (tmp_path / "state" / "peer.db").exists()
 
 
 def test_a_passphrase_is_asked_for_and_not_shown(tmp_path, monkeypatch):
