@@ -33,6 +33,7 @@ from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.plan import Plan
+from peerwise.peer.serve import give_back_memory
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Envelope, Format
@@ -92,6 +93,7 @@ def prepare(folder: Path, size: int, rounds: int, leaves: list[str] = LEAVES) ->
 
 def hub(folder: str) -> None:
     """The process that is measured: a peer until its rounds are done."""
+    give_back_memory()  # as `peerwise peer run` does
     home = Path(folder)
     charter = Charter.load(home / "charter.toml", [VECTOR])
     store = Store.open(

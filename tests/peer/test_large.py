@@ -1,14 +1,16 @@
 """Large letters are files beside the database: never one too few, and none that is of no use."""
 
+import asyncio
 import os
 from contextlib import suppress
 
 import pytest
 
 from peerwise.errors import BadFile
-from peerwise.peer import large
+from peerwise.peer import large, transport
 from peerwise.peer.large import FOLDER
 from peerwise.peer.store import Place, Store
+from peerwise.peer.transport import FEWEST, ROOM, Turns
 
 BODY = bytes(range(256)) * 8
 
@@ -126,3 +128,35 @@ def test_a_full_disk_is_one_line(store, monkeypatch):
     with pytest.raises(BadFile, match=r"cannot write to the state .*: No space left on device"):
         store.put("b", Place(0, 0), BODY)
     assert store.inbox() == {}
+
+
+def most_at_once(turns, count, seconds):
+    """How many of so many are at work at a time, each for so long."""
+    now, most = 0, 0
+
+    async def work():
+        nonlocal now, most
+        async with turns.one():
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(seconds)
+            now -= 1
+
+    async def all_of_them():
+        await asyncio.gather(*(work() for _ in range(count)))
+
+    asyncio.run(all_of_them())
+    return most
+
+
+def test_large_messages_come_a_few_at_a_time_and_small_ones_all_at_once():
+    assert most_at_once(Turns(ROOM), 20, 0.001) == FEWEST
+    assert most_at_once(Turns(ROOM // 8), 20, 0.001) == 8
+    assert most_at_once(Turns(10_000), 64, 0.001) == 64
+
+
+def test_who_takes_long_gives_its_turn_away(monkeypatch):
+    monkeypatch.setattr(transport, "TURN", 0.01)
+    turns = Turns(ROOM)
+    assert most_at_once(turns, 3 * FEWEST, 0.2) > FEWEST
+    assert turns._turns._value == FEWEST  # and no more are given back than were taken
