@@ -15,7 +15,7 @@ import peerwise
 from federation import federation
 from hostile import LONG, Host, Mallory, hello, path, serving
 from peerwise.errors import BadSetting
-from peerwise.peer import identity, journal, serve
+from peerwise.peer import identity, journal, serve, transport
 from peerwise.peer.charter import Charter
 from peerwise.peer.greeting import BYTES, greeting, refusal, summary
 from peerwise.peer.identity import load_identity, make_certificate
@@ -132,6 +132,27 @@ def test_a_stranger_is_refused_before_its_message_has_come(fed, victim, host):
             done.append(1)
             waiting.cancel()
     assert serving(fed)
+
+
+def test_who_is_refused_again_and_again_waits_for_it_and_neighbours_do_not(
+    fed, victim, monkeypatch
+):
+    monkeypatch.setattr(transport, "PENALTY", 0.5)
+    monkeypatch.setattr(victim._server, "_refusals", journal.Sparing())
+    make_certificate(fed.keys, "f")
+    with Mallory(fed, "f") as stranger, Mallory(fed) as neighbour:
+
+        def seconds(caller, code):
+            start = time.perf_counter()
+            assert caller.call("Hello", hello(fed.charter))[0] is code
+            return time.perf_counter() - start
+
+        quick = [seconds(stranger, Code.PERMISSION_DENIED) for _ in range(journal.LINES)]
+        slow = [seconds(stranger, Code.PERMISSION_DENIED) for _ in range(2)]
+        honest = [seconds(neighbour, Code.OK) for _ in range(journal.LINES + 5)]
+    assert sorted(quick)[len(quick) // 2] < 0.4
+    assert min(slow) >= 0.49
+    assert sorted(honest)[len(honest) // 2] < 0.4
 
 
 def test_the_largest_message_is_as_large_as_a_letter(fed, victim):

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.secret import PassphraseFile, passphrase_of
 from peerwise.errors import BadSetting, PeerwiseError
 
 # The commands of `peerwise peer`.
@@ -91,9 +92,12 @@ def run(
     metrics: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Port of this machine at which Prometheus is answered."
+            min=1,
+            max=65535,
+            help="Port of this machine for Prometheus, and for /health, /live and /ready in JSON.",
         ),
     ] = None,
+    passphrase_file: PassphraseFile = None,
     channel: Channel = None,
     allow: Allow = None,
     dry_run: Annotated[
@@ -107,13 +111,16 @@ def run(
     again as they are, and noise is never drawn twice. Rows stay in DATA; see `peerwise peer audit`
     for all that left. Code that the charter names is imported only if --allow names it, too.
     """
+    from peerwise.peer.passphrase import NODE
     from peerwise.peer.serve import Site, serve
     from peerwise.peer.serve import dry_run as show
 
+    home = keys or charter.parent
     site = Site(
-        charter, node, data, state, keys or charter.parent, listen=listen, held_out=held_out,
+        charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
         allowed=allow or (),
+        passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:
         _show_dry(*show(site))
@@ -160,6 +167,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
 @peer_app.command()
 def status(state: State) -> None:
     """How far the peer is, whom it hears, what it has sent and spent."""
+    from peerwise.peer.health import FROZEN
     from peerwise.peer.views import status as look
 
     peer = look(state)
@@ -170,6 +178,8 @@ def status(state: State) -> None:
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
     if not peer.running:
         phase = "no process runs: `peerwise peer run` goes on"
+    elif peer.silent > FROZEN:
+        phase = f"its process gives no sign of life since {peer.silent:.0f} s: stopped, or stuck"
     rows = {
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
         "heard last": " ".join(peer.heard) or "nobody",
@@ -178,6 +188,8 @@ def status(state: State) -> None:
         "letters acknowledged": f"{peer.letters}, {peer.sent / 1024:.1f} KiB",
         "last round": f"{peer.seconds:.3f} s, ended {peer.time}",
     }
+    if peer.running and not peer.done and peer.waiting:
+        rows["no letter yet of"] = " ".join(peer.waiting)
     if peer.epsilon is not None:
         rows["privacy"] = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
     for name, value in rows.items():

@@ -210,6 +210,7 @@ class Daemon:
         self._dialling = Dialling(links, self._summary, self.options.call_timeout)
         self._spawn(self._watch())
         self._spawn(self._comparing.work(self._dialling, self.options.compare))
+        self.meters.health.up()
         log.info("up", extra={"facts": {"at": own or "dials only", **self.core.where}})
         dials = frozenset(links)
         is_dialled = bool(self.charter.nodes[self.name].address)
@@ -251,6 +252,10 @@ class Daemon:
             self._stored(self.core.storing[0])
         for effect in self.core.on(event, loop.time()):
             self._do(effect)
+        idle = self.core.computing or self.core.done
+        self.meters.waiting(() if idle else self.core.waiting)
+        if self.core.done:
+            self.meters.health.done()
 
     def _do(self, effect: Any) -> None:
         """Do one thing that the core wants."""

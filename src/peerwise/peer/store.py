@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.anchor import Anchor
+from peerwise.peer.large import HASH, Large, letter_hash, reference_of
 from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
 from peerwise.peer.signing import Seal, parted
 from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mark_of, sha256
@@ -68,6 +69,9 @@ class Store:
         db.create_function("sha256", 1, sha256, deterministic=True)
         self.anchor: Anchor | None = None
         self.lost = 0  # charges that only the anchor knew of
+        self._large = Large(path.parent)
+        self._owner = False  # of the files of large letters: who only looks removes none
+        self._stale = True  # whether some of them may not be needed any more
 
     @classmethod
     def open(
@@ -122,6 +126,8 @@ class Store:
                     made.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
                              state=STATE)  # fmt: skip
             made._check(HASHED, bodies=True)
+            made.inbox()  # whether files of large letters are whole
+            made._owner = True
             made._mine({"node": node, "charter": charter, "data": data})
             if ledger is not None and anchor is not None:
                 made.anchor = Anchor(anchor, data)
@@ -182,6 +188,19 @@ class Store:
             yield
             if self.anchor is not None and self.ledger is not None:
                 self.anchor.note(self.ledger)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove files of large letters that are used up; only once no row has them any more."""
+        if not self._owner or not self._stale:
+            return
+        with self._lock:
+            rows = self._read(
+                "SELECT body FROM inbox WHERE typeof(body) = 'text' UNION ALL "
+                "SELECT body FROM quarantine WHERE typeof(body) = 'text'"
+            )
+            self._large.sweep([body for (body,) in rows])
+            self._stale = False
 
     def _keep(self, verb: str, table: str, *values: Any) -> None:
         """Insert a row and its hash."""
@@ -243,6 +262,7 @@ class Store:
             "DELETE FROM inbox WHERE phase < ? OR (phase = ? AND round < ?)",
             (place.phase, place.phase, place.round + 1 - keep),
         )
+        self._stale = True
         self._db.execute(
             "DELETE FROM told WHERE phase < ? OR (phase = ? AND round < ?)",
             (place.phase - 1, place.phase, place.round - TOLD),
@@ -265,33 +285,47 @@ class Store:
     def put_all(self, letters: Sequence[Came]) -> list[bool]:
         """Keep letters that came at about the same time, for the price of one; see `put`."""
         with self.transaction():
-            return [self._put(*letter) for letter in letters]
+            differs = [self._put(*letter) for letter in letters]
+            self._large.settle()
+            return differs
 
     def _put(self, sender: str, place: Place, body: bytes, newest: bool) -> bool:
         old = self._db.execute(
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
         ).fetchone()
+        kept = reference_of(body)
         if old is not None:
-            return _content(bytes(old[0])) != _content(body)
+            return bool(old[0] != kept) and _content(self._large.read(old[0])) != _content(body)
         if self.aside(sender, place):
             return True
         if newest:
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
-        self._keep("INSERT", "inbox", sender, *place, body, now())
-        self._head(sender, place, body)
+            self._stale = True
+        self._written(kept, body)
+        self._keep("INSERT", "inbox", sender, *place, kept, now())
+        self._head(sender, place, kept)
+        self._signed(sender, place, body)
         return False
 
-    def _head(self, sender: str, place: Place, body: bytes) -> None:
+    def _written(self, kept: bytes | str, body: bytes) -> None:
+        """Put a large letter into its file."""
+        if isinstance(kept, str):
+            self._large.write(kept, body)
+
+    def _head(self, sender: str, place: Place, kept: bytes | str) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
         known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
-        mark = sha256(_content(body))
         if not known or place > Place(*known[0]):
-            self._keep("INSERT OR REPLACE", "heads", sender, *place, mark)
+            self._keep("INSERT OR REPLACE", "heads", sender, *place, letter_hash(kept))
+
+    def _signed(self, sender: str, place: Place, body: bytes) -> None:
+        """Note what a neighbour signed for all its neighbours."""
         seal = _seal(body)
         if seal is not None and not seal.personal:
             self._keep("INSERT OR REPLACE", "certificates", sender, seal.certificate)
-            self._keep("INSERT OR IGNORE", "told", sender, *place, mark, seal.signature)
+            said = sha256(_content(body)), seal.signature
+            self._keep("INSERT OR IGNORE", "told", sender, *place, *said)
 
     def told(self, since: Place = NOWHERE) -> list[tuple[str, Place, str, bytes]]:
         """What neighbours signed after a place: sender, place, hash and signature."""
@@ -339,7 +373,7 @@ class Store:
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
         rows = self._read("SELECT sender, phase, round, body FROM inbox")
-        return {(sender, Place(phase, t)): bytes(body) for sender, phase, t, body in rows}
+        return {(s, Place(phase, t)): self._large.read(body) for s, phase, t, body in rows}
 
     def put_aside(
         self, sender: str, place: Place, reason: str, body: bytes | None, inside: bool = False
@@ -351,15 +385,21 @@ class Store:
                 rows = self._read(f"SELECT body FROM inbox WHERE {where}", (sender, *place))
                 if not rows:
                     return
-                body = bytes(rows[0][0])
+                kept = rows[0][0]
+            else:
+                kept = reference_of(body)
+                self._written(kept, body)
+                self._large.settle()
+                self._signed(sender, place, body)
             self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
-            row = (sender, *place, reason[:500], body, now())
+            self._stale = True
+            row = (sender, *place, reason[:500], kept, now())
             self._db.execute(
                 "INSERT OR IGNORE INTO quarantine (sender, phase, round, reason, body, time, mark) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (*row, mark_of(*row)),
             )
-            self._head(sender, place, body)
+            self._head(sender, place, kept)
             self._db.execute(
                 "DELETE FROM quarantine WHERE sender = ? AND id NOT IN (SELECT id FROM quarantine "
                 "WHERE sender = ? ORDER BY id DESC LIMIT ?)",
@@ -372,8 +412,9 @@ class Store:
         given = {key: value for key, value in chosen.items() if value is not None}
         where = " AND ".join(f"{key} = ?" for key in given) or "1"
         rows = self._read(
-            "SELECT id, sender, phase, round, reason, length(body), time FROM quarantine "
-            f"WHERE {where} ORDER BY id",
+            "SELECT id, sender, phase, round, reason, CASE typeof(body) WHEN 'text' THEN "
+            f"CAST(substr(body, {HASH + 2}) AS INTEGER) ELSE length(body) END, time "
+            f"FROM quarantine WHERE {where} ORDER BY id",
             given.values(),
         )
         return [Aside(i, who, Place(phase, t), *rest) for i, who, phase, t, *rest in rows]
