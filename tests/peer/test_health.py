@@ -36,7 +36,7 @@ def waiter(fed):
     host, daemon = Host(), fed.daemon("b")
     host.start(daemon)
     until = time.monotonic() + LONG
-    while not daemon.meters.health.facts()["waiting"]:
+    while not (daemon.meters.health.ready and daemon.meters.health.facts()["waiting"]):
         assert time.monotonic() < until
         time.sleep(0.01)
     yield daemon

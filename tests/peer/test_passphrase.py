@@ -131,6 +131,7 @@ def test_a_peer_does_not_start_without(command, keys, tmp_path, monkeypatch):
     write_frame(tmp_path / "rows.parquet", frame)
     run = ["peer", "run", "--charter", "charter.toml", "--node", "a", "--data", "rows.parquet"]
     run += ["--state", "state", "--keys", keys, "--quiet"]
+    monkeypatch.setenv("COLUMNS", "500")
     code, said = command(*run)
     assert code == 2
     assert "a.key needs its passphrase" in said
