@@ -43,6 +43,15 @@ def test_the_tables_of_the_docs_are_those_of_the_committed_results(folder):
     assert page(folder) == (ROOT / "docs" / f"{PAGES[folder.name]}-tables.md").read_text()
 
 
+def test_tables_within_pages_are_those_of_the_committed_results(folder):
+    records, _, _ = read_folder(folder)
+    missing = TABLES["missing_of"](folder.name, folder)
+    papers = {folder.name: TABLES["Shown"]("", 0, Counter(), records, missing)}
+    for path in (ROOT / "docs").glob("*.md"):
+        text = path.read_text()
+        assert TABLES["filled"](text, papers) == text, path.name
+
+
 def test_the_claims_are_counted_as_they_are_graded(folder):
     _, claims, _ = read_folder(folder)
     verdicts = Counter(claim.verdict for claim in claims)

@@ -1,4 +1,4 @@
-"""Relay: calibration that converges to the pooled model, however the rows are dealt.
+"""Relay: calibration by the sums of all nodes' steps, which follows the pooled one with a delay.
 
 CRC averages statistics with neighbours, and on sparse graphs it stops short of RC, the calibration
 of all rows at one place. Here every node adds up its own calibration steps, and the sums of all
