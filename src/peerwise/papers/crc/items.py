@@ -120,10 +120,10 @@ def _starts() -> tuple[Column, ...]:
     told = "peerwise.papers.relay.runs:warm_crc"
     likely = {"method": {"start": "ml"}}
     return (
-        Column("rc_uniform", "test_error", {}, "rc", header="RC error, uniform start"),
-        Column("rc_ml", "test_error", likely, "rc", header="RC error, likelihood"),
-        Column("crc_uniform", "test_gap", _ALL, header="CRC gap, uniform start"),
-        Column("crc_mixed", "test_gap", {}, told, header="CRC gap, part likelihood"),
+        Column("rc_uniform", "test_error", {}, "rc"),
+        Column("rc_ml", "test_error", likely, "rc"),
+        Column("crc_uniform", "test_gap", _ALL),
+        Column("crc_mixed", "test_gap", {}, told),
     )
 
 
