@@ -1,6 +1,7 @@
 """The fuzzers, from the command line: `python -m fuzz descriptions --count 10000 --seed 0`."""
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -25,6 +26,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of one case, to see it again")
     parser.add_argument("--read-only", action="store_true", help="run none of the descriptions")
+    parser.add_argument("--run-one-in", type=int, help="of how many built descriptions one is run")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin none after these")
     given = parser.parse_args()
     print(f"{given.what}: {given.count} from seed {given.seed}", flush=True)
     begun = time.perf_counter()
@@ -35,11 +38,13 @@ def main() -> int:
         fuzzer = FUZZERS[given.what](given.seed)
         if given.read_only:
             fuzzer.share = Share(traced=10**9, run=10**9, compiled=10**9)
+        if given.run_one_in:
+            fuzzer.share = Share(run=given.run_one_in)
         if given.only is not None:
             fuzzer.share = Share(traced=1, run=1, whole=1)
             fuzzer.try_one(given.only)
         else:
-            fuzzer.try_all(given.count)
+            fuzzer.try_all(given.count, given.seconds)
         os.chdir("/")
     print(fuzzer.shown())
     print(f"{time.perf_counter() - begun:.0f} s; {len(fuzzer.findings.all)} findings")

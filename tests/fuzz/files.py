@@ -5,6 +5,7 @@ in, swapped, doubled) and given to its public reader.
 """
 
 import json
+import math
 import time
 import warnings
 from collections import Counter
@@ -274,7 +275,7 @@ class FileFuzzer:
         files = [p for p in sorted(home.rglob("*")) if p.is_file()]
         return {str(p.relative_to(home)): p.read_bytes() for p in files}, content
 
-    def try_all(self, count: int) -> None:
+    def try_all(self, count: int, seconds: float = math.inf) -> None:
         """Damage so many files, of all kinds by turns."""
         begun = time.perf_counter()
         for number in range(count):
@@ -282,6 +283,8 @@ class FileFuzzer:
             if number % 1000 == 999:
                 spent = time.perf_counter() - begun
                 print(f"{number + 1} files in {spent:.0f} s: {self.shown()}", flush=True)
+            if time.perf_counter() - begun > seconds:
+                break
 
     def shown(self) -> str:
         """How many came to what end."""

@@ -422,6 +422,15 @@ def test_rows_are_encoded_in_the_agreed_units(charter):
     np.testing.assert_array_equal(x, data.encode(ward(**ROWS), schema=charter.schema()).x)
 
 
+def test_a_column_that_is_the_same_at_all_nodes_has_no_influence():
+    charter = Charter.parse(changed('units = "given"', 'units = "agree"'))
+    rows = np.array([[3.3, 1.0], [3.3, 0.0], [3.3, 1.0]])
+    sums = {"count": [3.0, 3.0], "sum": rows.sum(0).tolist(), "square": (rows**2).sum(0).tolist()}
+    other = np.array([[3.3, 1.0], [5.0, 0.0]])
+    seen = Learning(charter).encoded(other, {"units": sums})
+    np.testing.assert_array_equal(seen[:, 0], 0)
+
+
 @pytest.mark.parametrize(
     ("change", "columns", "says"),
     [

@@ -69,9 +69,9 @@ def test_numbers_in_the_records_are_those_of_the_history(folder):
         assert np.isclose(record.value, last["test_error"].mean())
 
 
-@pytest.mark.parametrize("name", ["results.json", "history.parquet"])
+@pytest.mark.parametrize("name", ["results.json", "history.parquet", "results.parquet"])
 def test_a_truncated_folder_is_refused(tmp_path, name):
-    write_folder(tmp_path, config={}, records=[RECORD], history=pd.DataFrame({"a": [1]}))
+    write_folder(tmp_path, config={}, records=[RECORD], history=pd.DataFrame({"a": [1]}), rows=[])
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(BadFile, match=name):

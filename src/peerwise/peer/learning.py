@@ -19,6 +19,9 @@ from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise
 
+SAME = 64 * np.finfo(np.float64).eps  # a variance beside the mean square that is rounding alone
+NO_INFLUENCE = 1e300  # the scale of a column that is the same everywhere: any value of it is then 0
+
 
 class Learning:
     """The learner of a charter; `agreed` is what its first phase summed up, if it has one."""
@@ -43,12 +46,14 @@ class Learning:
             return schema
         sums = agreed["units"]
         count, first, second = (np.array(sums[k], float) for k in ("count", "sum", "square"))
-        center = first / np.maximum(count, 1)
-        scale = np.sqrt(np.maximum(second / np.maximum(count, 1) - center**2, 0))
+        center, square = first / np.maximum(count, 1), second / np.maximum(count, 1)
+        variance = square - center**2
+        constant = variance <= SAME * square  # not exactly 0: the sums are rounded
+        scale = np.where(constant, NO_INFLUENCE, np.sqrt(np.where(constant, 1, variance)))
         features = tuple(
             f
             if f.kind != "numeric"
-            else replace(f, center=f.center + f.scale * c, scale=f.scale * (s if s > 0 else 1.0))
+            else replace(f, center=f.center + f.scale * c, scale=f.scale * s)
             for f, c, s in zip(schema.features, center.tolist(), scale.tolist(), strict=True)
         )
         return replace(schema, features=features)

@@ -141,7 +141,9 @@ def _parsed(path: Path, member: str, kind: Any) -> Any:
 
 
 def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame | None]:
-    """Records, claims and history of a run folder, checked."""
+    """Records, claims and history of a run folder whose files are all whole."""
+    if (folder / WHOLE).exists():
+        check_results(folder / WHOLE)
     records = _parsed(folder / "results.json", "records", Record)
     claims, path = [], folder / "claims.json"
     if path.exists():
