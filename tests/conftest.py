@@ -2,6 +2,8 @@
 
 import gc
 import os
+import sys
+import threading
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -19,7 +21,9 @@ import jax
 import numpy as np
 import pytest
 from jax._src import compiler, core
+from jax._src.interpreters import mlir
 
+sys.dont_write_bytecode = False  # what pytest makes of assertions is kept from run to run
 jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile(
     "derandomised", derandomize=True, deadline=None, max_examples=25
@@ -73,6 +77,22 @@ if hasattr(core, "stage_p"):  # of JAX 0.10
     core.stage_p.def_impl(_copied(core.stage_p.impl))
 
 
+def _kept(make, uses=100):
+    """Contexts in which programs are written down, kept for some: making one takes milliseconds."""
+    kept = threading.local()
+
+    def context():
+        kept.left = getattr(kept, "left", 0) - 1
+        if kept.left < 0:
+            kept.context, kept.left = make(), uses
+        return kept.context
+
+    return context
+
+
+mlir.make_ir_context = _kept(mlir.make_ir_context)
+
+
 def _as_users_do(item):
     """Whether bits of what users run are compared, so that a test compiles as they do."""
     mark = item.get_closest_marker("optimised")
@@ -115,8 +135,18 @@ LONG = (
 )
 
 
+def _thin(items):
+    """Cases that a test's mark `some` does not name take long: they are for `make full`."""
+    for item in items:
+        mark = item.get_closest_marker("some")
+        if mark and not any(part in item.callspec.id for part in mark.args):
+            item.add_marker("full")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items):
     """By file, the longest first; in a file first those that compile quickly, then the others."""
+    _thin(items)
     order = {}
     for path in dict.fromkeys(item.path for item in items):
         name = "/".join(path.parts[-2:])

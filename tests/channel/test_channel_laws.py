@@ -249,7 +249,7 @@ def look(method, state):
 
 
 @pytest.mark.bits
-@quickly("bursty", "delay", "late trace", "both")
+@quickly("bursty", "both")
 def test_runtimes_agree_to_the_last_bit(name):
     assert_equal_runs(run(simulate, CHANNELS[name], exact=True), run(walk, CHANNELS[name]))
 

@@ -108,6 +108,7 @@ def test_the_past_is_forgotten_as_the_law_says(states):
         assert abs(per_chain.mean() - expected) < 5 * per_chain.std() / np.sqrt(per_chain.size)
 
 
+@pytest.mark.some("links")
 @pytest.mark.parametrize("kind", CHAINS)
 def test_very_long_spells_end_and_are_looked_up_far_back(kind):
     channel, links = CHAINS[kind](2000, 1000)

@@ -115,6 +115,7 @@ def case(kind, place, channel=None):
     return args, options | {"probe": lambda method, state: state.value}
 
 
+@pytest.mark.some("Slots-server")
 @pytest.mark.parametrize(
     ("kind", "place"),
     [
@@ -198,6 +199,7 @@ def measured_rate(apart):
     return np.exp(np.polyfit(rounds, np.log(apart[rounds]), 1)[0])
 
 
+@pytest.mark.some("ring")
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_neighbours_find_the_central_reverse_kl_barycenter_at_the_spectral_rate(graph):
     rule = combine.barycenter("rkl", combine.metropolis())

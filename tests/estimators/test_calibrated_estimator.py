@@ -90,6 +90,7 @@ def test_it_is_searched_over_and_cross_validated():
 # --- calibration
 
 
+@pytest.mark.some("wine", "digits-lda")
 @pytest.mark.parametrize("model", ["naive_bayes", "shared_naive_bayes", "qda", "lda"])
 @pytest.mark.parametrize("data", LOADERS)
 def test_calibration_lowers_the_soft_error_of_training(data, model):

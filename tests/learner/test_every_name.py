@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import zip_longest
 from pathlib import Path
 
 import jax
@@ -75,7 +76,33 @@ def describe(kind, name):
     return {**SMALL, "run": {**RUN, "metrics": [table]}}
 
 
-NAMES = [(kind, name) for kind in KINDS for name in entries(kind)]
+def merged(descriptions):
+    """One description with the sections of several, which do not contradict each other."""
+    whole = {}
+    for described in descriptions:
+        for section, given in described.items():
+            both = isinstance(given, dict) and isinstance(whole.get(section), dict)
+            whole[section] = {**whole[section], **given} if both else given
+    return whole
+
+
+# kinds that have nothing to do with each other, so that a run can use a name of either
+BESIDE = {"topology": "metric", "partition": "channel", "sizes": "shift"}
+
+
+def cases():
+    """All names; `make test` runs some in pairs, which `make full` runs one by one."""
+    for kind in KINDS:
+        ones = [((kind, name),) for name in entries(kind)]
+        beside = BESIDE.get(kind)
+        paired = beside or kind in BESIDE.values()
+        for case in ones:
+            yield pytest.param(case, marks=pytest.mark.full if paired else (), id="-".join(case[0]))
+        if beside:
+            others = [((beside, name),) for name in entries(beside)]
+            for pair in zip_longest(ones, others, fillvalue=()):
+                case = sum(pair, ())
+                yield pytest.param(case, id=", ".join(map("-".join, case)))
 
 
 def idx(array):
@@ -124,11 +151,11 @@ def check_number(name, value):
     )
 
 
-@pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda part: part)
-def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
+@pytest.mark.parametrize("names", list(cases()))
+def test_every_name_runs_from_a_file(names, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PEERWISE_DATA", str(folder))
-    (folder / "small.toml").write_text(tomli_w.dumps(describe(kind, name)))
+    (folder / "small.toml").write_text(tomli_w.dumps(merged(describe(*n) for n in names)))
     code, out, err = command(monkeypatch, capsys)("run", "small.toml", "--workers", 1)
     assert code == 0, out + err
     records = json.loads((folder / "runs" / "small" / "results.json").read_text())["records"]
@@ -136,8 +163,8 @@ def test_every_name_runs_from_a_file(kind, name, folder, monkeypatch, capsys):
     assert len(errors) == 1
     assert 0 <= errors[0] <= 1
     (loss,) = [r["value"] for r in records if r["metric"] == "test_log_loss"]
-    check_number(f"{kind} {name}", loss)
-    if kind == "metric":
+    check_number(", ".join(map(" ".join, names)), loss)
+    for name in (name for kind, name in names if kind == "metric"):
         plain = {"error", "soft_error", "log_loss", "gap"}
         more = {r["metric"] for r in records} - {
             f"{p}_{m}" for p in ("train", "test") for m in plain

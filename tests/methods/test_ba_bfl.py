@@ -55,6 +55,7 @@ def test_without_bayesian_layers_it_is_fedavg_on_a_server_and_decavg_on_a_graph(
     close(*runs, rtol=0, atol=0)
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 @pytest.mark.parametrize(
     "divergence", ["rkl", pytest.param("gaa_normalised", marks=pytest.mark.full)]
 )

@@ -126,6 +126,7 @@ CASES = {  # rows, links, options, and what they mean by hand
 }
 
 
+@pytest.mark.some("two nodes", "moving average")
 @pytest.mark.parametrize("case", CASES)
 def test_rounds_by_hand(case):
     """And once more where no message arrives: nothing is pulled either."""
@@ -167,12 +168,14 @@ def run_of(runtime, q, **more):
     return runtime(METHOD, DATA, GRAPH, 20, seed=3, channel=erasure(q), **more)
 
 
+@pytest.mark.some("0.7")
 @pytest.mark.bits
 @LOSSY
 def test_exact_equals_walk_to_the_bit(q):
     assert_equal_runs(run_of(simulate, q, exact=True), oracle(q))
 
 
+@pytest.mark.some("0.7")
 @LOSSY
 def test_simulate_equals_walk(q):
     assert len(DATA.groups) == 2

@@ -63,6 +63,7 @@ WAYS = {
 }
 
 
+@pytest.mark.some("ring", "star-metropolis", "tree-metropolis", "grid-equal", "regular-equal")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_differences_shrink_by_one_minus_the_spectral_gap(name, way):

@@ -33,6 +33,7 @@ METHODS = {
     "crc": crc(naive_bayes((0,) * COMPONENTS, 10), include_self=True, **BAYES),
     "crc worst": crc(naive_bayes((0,) * COMPONENTS, 10), rule="worst", alpha=ALPHA, **BAYES),
 }
+PLAIN = ("cta", "cta/a", "average-cvar")  # no node chooses the worst of what it hears
 
 
 @cache
@@ -79,31 +80,40 @@ def learnt(name, way, q, quiet):
 
 
 @pytest.mark.parametrize(
-    ("q", "margin"), [(1.0, 0.2), pytest.param(0.3, 0.05, marks=pytest.mark.full)]
+    ("q", "margin", "plain"),
+    [
+        (1.0, 0.2, ("cta", "cta/a")),
+        pytest.param(1.0, 0.2, PLAIN, marks=pytest.mark.full),
+        pytest.param(0.3, 0.05, PLAIN, marks=pytest.mark.full),
+    ],
 )
-def test_cvar_cvar_beats_cta_also_with_longer_steps(q, margin):
+def test_cvar_cvar_beats_cta_also_with_longer_steps(q, margin, plain):
     """Rows sorted by class and cut. Average-CVaR is about CTA, as at full scale."""
-    final = {name: learnt(name, "mixed", q, q)[0].mean(-1) for name in list(METHODS)[:4]}
+    final = {name: learnt(name, "mixed", q, q)[0].mean(-1) for name in (*plain, "cvar-cvar")}
     for name, each in final.items():
         print(f"q = {q}: {name} {each.mean():.3f} ({each.min():.3f} to {each.max():.3f})")
-    for other in ("cta", "cta/a", "average-cvar"):
+    for other in plain:
         assert final["cvar-cvar"].min() > final[other].max() + margin
-    assert abs(final["average-cvar"].mean() - final["cta"].mean()) < 0.05
+    if "average-cvar" in plain:
+        assert abs(final["average-cvar"].mean() - final["cta"].mean()) < 0.05
 
 
-def test_a_class_that_only_a_seldom_heard_node_holds():
+@pytest.mark.parametrize(
+    "names", [("cta", "cvar-cvar"), pytest.param(tuple(METHODS), marks=pytest.mark.full)], ids=len
+)
+def test_a_class_that_only_a_seldom_heard_node_holds(names):
     """Node 0 alone has the digit 0 and one in twenty of its messages arrives."""
     rare, whole = {}, {}
-    for name in METHODS:
+    for name in names:
         accuracy, by_class = learnt(name, "sole_holder", 1.0, 0.05)
         rare[name], whole[name] = by_class[:, 1:, 0].mean(-1), accuracy[:, 1:].mean(-1)
         each = ", ".join(f"{a:.3f}" for a in rare[name])
         print(
             f"{name}: {rare[name].mean():.3f} on its class ({each}), all {whole[name].mean():.3f}"
         )
-    for plain in ("cta", "cta/a", "average-cvar"):
+    for plain in rare.keys() & PLAIN:
         assert rare[plain].max() < 0.1
     assert rare["cvar-cvar"].min() > 0.3
     assert whole["cvar-cvar"].min() > whole["cta"].max()
-    for name in ("crc", "crc worst"):  # statistics of rows unheard are not forgotten
+    for name in rare.keys() & {"crc", "crc worst"}:  # statistics of rows unheard are not forgotten
         assert rare[name].min() > 0.3

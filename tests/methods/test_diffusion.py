@@ -173,6 +173,7 @@ def test_what_is_no_share_or_quantile_is_refused(alpha):
 # --- the methods
 
 
+@pytest.mark.some("0.4-cta", "0.4-average", "0.4-cvar, hard")
 @pytest.mark.bits
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("q", [1.0, 0.4])

@@ -191,7 +191,8 @@ def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
 # --- runtimes and settings
 
 
-@pytest.mark.parametrize("exact", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full  # `make test`: learner/test_every_name.py, and lossy trees in test_relaying.py
+@pytest.mark.parametrize("exact", [False, True])
 def test_all_runtimes_agree(exact):
     """In the tree exactly; in what is learnt to the rounding of training. One has no rows."""
     parts = np.split(np.arange(20), [6, 11, 11, 16])

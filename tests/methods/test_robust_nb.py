@@ -206,6 +206,7 @@ def under_attack(stats, kind, rule, share=0.1):
     return accuracy(aggregate(MODEL, said, sizes, rule=rule, trim=0.1))
 
 
+@pytest.mark.some("median-", "mean-dominant")
 @pytest.mark.parametrize("kind", ATTACKS)
 @pytest.mark.parametrize("rule", ["median", "trimmed_mean"])
 def test_one_malicious_node_in_ten_does_little_to_a_robust_rule(rule, kind):
@@ -250,6 +251,7 @@ def network(n, each, seed=0):
     return pack(x, y, np.split(np.arange(n * each), n))
 
 
+@pytest.mark.some("median")
 @pytest.mark.parametrize("rule", RULES)
 def test_a_complete_graph_does_what_a_server_would(rule):
     n = 9

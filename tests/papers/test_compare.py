@@ -118,6 +118,7 @@ def test_categories_become_one_hot_columns():
     assert dense.tolist() == [[0.5, 0, 0, 1], [1.5, 1, 0, 0]]
 
 
+@pytest.mark.some("lda")
 @pytest.mark.parametrize("model", ["shared_naive_bayes", "qda", "lda"])
 def test_a_network_learns_every_model(model):
     one = cell({"data": "iris", "split": {"nodes": 4, "rows": 25}, "model": model,

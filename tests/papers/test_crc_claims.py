@@ -82,6 +82,7 @@ def paper_row(data_folder):
     return measure
 
 
+@pytest.mark.some("skin")
 @pytest.mark.parametrize(
     "name", [*TABULAR, *(pytest.param(n, marks=pytest.mark.full) for n in MORE_TABULAR)]
 )

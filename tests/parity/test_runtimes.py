@@ -140,6 +140,7 @@ def turns():
             yield pytest.param(name, precision, marks=marks if first else pytest.mark.full)
 
 
+@pytest.mark.some("ragged", "missing values", "lossy server", "hub of many", "median")
 @pytest.mark.parametrize(("name", "precision"), list(turns()))
 def test_all_runtimes_agree(name, precision):
     """To rounding when nodes run side by side, to the last bit when they run one by one."""

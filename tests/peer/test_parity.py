@@ -66,6 +66,7 @@ def between_peers_as_in_one_program(folder, sections, tolerance):
     assert_same(simulated(fed, daemons, 6), daemons, tolerance)
 
 
+@pytest.mark.some("crc", "gossip_nb")
 @pytest.mark.parametrize("sections", and_in_full(EXACT, MORE_EXACT), ids=named)
 def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program(
     tmp_path, sections
@@ -98,6 +99,7 @@ def test_late_letters_are_as_late_as_the_simulators(tmp_path):
     assert_same(simulated(fed, daemons, 12, channel=delay(2)), daemons)
 
 
+@pytest.mark.some("naive_bayes", "tan")
 @pytest.mark.parametrize("model", ["naive_bayes", "multinomial", "tan"])
 def test_units_and_structure_are_agreed_by_neighbours_first(tmp_path, model):
     fed = federation(

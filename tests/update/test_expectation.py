@@ -58,6 +58,7 @@ def guards(model, s):
 # --- the likelihood
 
 
+@pytest.mark.some("0.0-naive_bayes", "0.2-shared_naive_bayes")
 @BOTH
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @given(seed=st.integers(0, 2**32 - 1), unlabelled=st.sampled_from([0.2, 0.5, 0.8]))

@@ -117,11 +117,10 @@ def _look(plan: Plan, stage: str, carry: Carry, t: Any, probe: Any, at: Array) -
     return carry._replace(records={**carry.records, stage: records})
 
 
-def _advance(
+def _one_round(
     plan: Plan,
+    t: Any,
     carry: Carry,
-    start: Any,
-    stop: Any,
     key: Array,
     shards: Shards,
     topology: Topology,
@@ -129,40 +128,36 @@ def _advance(
     probe: Any,
     at: Array,
 ) -> Carry:
-    """The carry after rounds start .. stop-1."""
+    """The carry after round t."""
     method, n = plan.method, topology.n
-
-    def one_round(t: Any, carry: Carry) -> Carry:
-        out = each(plan, keyed(method.message), keys(key, MESSAGE, t, n), carry.state)
-        kept = carry.sent
-        if plan.pages == 1:
-            sent = jax.tree.map(lambda new: new[None], out)
+    out = each(plan, keyed(method.message), keys(key, MESSAGE, t, n), carry.state)
+    kept = carry.sent
+    if plan.pages == 1:
+        sent = jax.tree.map(lambda new: new[None], out)
+    else:
+        sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
+    carry = carry._replace(sent=sent)
+    heard = _hear(plan, carry, key, t, topology, channel)
+    parts, total = None, None
+    if carry.parts is not None:
+        given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards)
+        if plan.sums_replies:
+            parts, answered, total = summed(*given)
         else:
-            sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
-        carry = carry._replace(sent=sent)
-        heard = _hear(plan, carry, key, t, topology, channel)
-        parts, total = None, None
-        if carry.parts is not None:
-            given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards)
-            if plan.sums_replies:
-                parts, answered, total = summed(*given)
-            else:
-                parts, answered = deliver(*given)
-            heard = (answered,)
-        # A loop of one turn: XLA fuses an operation into each of its users, but not across a loop.
-        # Without it the mean over the neighbours is computed again wherever adapt reads it.
-        value = jax.lax.fori_loop(
-            t, t + 1, lambda *_: _combine(plan, carry, t, heard, topology), carry.state.value
-        )
-        state = State(value, carry.state.memory)
-        if method.take is not None:
-            state = _take(plan, state, total, heard[0])
-        carry = carry._replace(parts=parts, sent=kept, state=state)
-        carry = _look(plan, "combine", carry, t, probe, at)
-        state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, n), carry.state)
-        return _look(plan, "adapt", carry._replace(state=state), t, probe, at)
-
-    return jax.lax.fori_loop(start, stop, one_round, carry)
+            parts, answered = deliver(*given)
+        heard = (answered,)
+    # A loop of one turn: XLA fuses an operation into each of its users, but not across a loop.
+    # Without it the mean over the neighbours is computed again wherever adapt reads it.
+    value = jax.lax.fori_loop(
+        t, t + 1, lambda *_: _combine(plan, carry, t, heard, topology), carry.state.value
+    )
+    state = State(value, carry.state.memory)
+    if method.take is not None:
+        state = _take(plan, state, total, heard[0])
+    carry = carry._replace(parts=parts, sent=kept, state=state)
+    carry = _look(plan, "combine", carry, t, probe, at)
+    state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, n), carry.state)
+    return _look(plan, "adapt", carry._replace(state=state), t, probe, at)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -175,8 +170,8 @@ def begin_all(plan: Plan, axes: Any, *args: Any) -> Carry:
 @partial(jax.jit, static_argnums=(0, 1))
 def advance_all(plan: Plan, axes: Any, carry: Carry, start: Any, stop: Any, *args: Any) -> Carry:
     """The carry after rounds start .. stop-1 of a run, or of all its replicas."""
-    f = partial(_advance, plan)
-    if axes is not None:
+    f = partial(_one_round, plan)
+    if axes is not None:  # within the loop: JAX would trace a loop again, twice, to add an axis
         key, shards, topology, probe = axes
-        f = jax.vmap(f, (0, None, None, key, shards, topology, None, probe, None))
-    return f(carry, start, stop, *args)
+        f = jax.vmap(f, (None, 0, key, shards, topology, None, probe, None))
+    return jax.lax.fori_loop(start, stop, lambda t, carry: f(t, carry, *args), carry)
