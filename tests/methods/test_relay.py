@@ -12,7 +12,7 @@ from peerwise.core import Shard
 from peerwise.errors import BadSetting
 from peerwise.learner import cell, run
 from peerwise.methods import crc, rc, relay
-from peerwise.methods.relay import RELEASE, _pushed, _warmth
+from peerwise.methods.relay import RELEASE, _pushed, warmth
 from peerwise.models import lda, naive_bayes, qda
 from peerwise.models.family import statistics
 from peerwise.shards import pack, pooled
@@ -75,8 +75,8 @@ def test_all_start_from_a_mix_of_uniform_and_the_maximum_likelihood_of_all_rows(
 @pytest.mark.parametrize(("features", "share"), [(1, 0.5), (4, 0.5), (100, 0.1)])
 def test_the_more_features_the_less_of_the_start_is_likelihood(features, share):
     model = naive_bayes((0,) * features, 2)
-    assert _warmth(model, None) == pytest.approx(share)
-    assert _warmth(model, 10.0) == 0  # a clipped sum would take long to arrive
+    assert warmth(model, None) == pytest.approx(share)
+    assert warmth(model, 10.0) == 0  # a clipped sum would take long to arrive
 
 
 def steps_at(s, shards):

@@ -185,3 +185,23 @@ def test_a_claim_that_was_not_measured_is_left_out():
 def test_other_sets_are_refused():
     with pytest.raises(UnknownName, match="cifar10"):
         ba_bfl.datasets(["cifar"])
+
+
+def test_reliability_is_drawn_of_runs_that_kept_their_bins():
+    bins = np.zeros((2, 100, 3))
+    bins[:, 95] = [1.0, 0.95, 0.8]  # sure by .95, right in four of five
+    kept = {"cifar10 0 fedavg": {**run(replicas=2), "bins": bins}, "cifar10 1 rkl": run(replicas=2)}
+    figure = ba_bfl.PAPER.figure("reliability", kept, [])
+    titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
+    assert titles == ["CIFAR-10: FedAvg\nECE 0.150"]
+    assert ba_bfl.PAPER.figure("reliability", {"cifar10 1 rkl": run()}, []) is None
+    sure = [r.value for r in ba_bfl.PAPER.records("reliability", kept) if r.metric == "confidence"]
+    assert sure == pytest.approx([0.95])
+
+
+def test_priors_and_temperatures_differ_in_nothing_else():
+    tasks = ba_bfl.ITEMS["prior"].runs(SETS, Scale())
+    methods = [t.arguments["description"]["method"] for t in tasks.values()]
+    assert {m.get("prior") for m in methods} == {None, "standard", "neighbours"}
+    rest = [{k: v for k, v in m.items() if k not in ("prior", "temperature")} for m in methods]
+    assert all(m == rest[0] for m in rest)

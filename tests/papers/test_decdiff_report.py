@@ -269,3 +269,9 @@ def test_an_item_that_the_paper_has_not_is_told(tmp_path):
 
 def test_records_that_were_written_are_what_is_shown(whole):
     assert read_folder(whole[0])[0] == whole[1]
+
+
+def test_a_quick_run_says_what_it_cannot_show():
+    notes = [shown_item(PAPER, "table-2", [], quick=quick).notes for quick in (True, False)]
+    assert any("cannot show the paper's order" in note for note in notes[0])
+    assert not any("cannot show" in note for note in notes[1])

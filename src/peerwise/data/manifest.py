@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from peerwise.data.emnist import published
+from peerwise.data.published import published
 from peerwise.errors import BadFile, UnknownName
 
 FOLDER_VARIABLE = "PEERWISE_DATA"

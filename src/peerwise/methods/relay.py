@@ -1,4 +1,4 @@
-"""Relay: calibration that converges to the pooled model, however the rows are dealt.
+"""Relay: calibration by the sums of all nodes' steps, which follows the pooled one with a delay.
 
 CRC averages statistics with neighbours, and on sparse graphs it stops short of RC, the calibration
 of all rows at one place. Here every node adds up its own calibration steps, and the sums of all
@@ -64,8 +64,7 @@ def relay(
         if math.isinf(given):
             raise BadSetting(f"{name} must be 0 or more, and finite, got {given}")
     step = correction(model)
-    usual = warmth(model) if clip is None else 0.0
-    share = usual if warm is None else warm
+    share = warmth(model, clip) if warm is None else warm
 
     def learnt(relayed: Tree) -> Tree:
         """The statistics that follow from what is known of all nodes' steps."""
@@ -128,9 +127,9 @@ def relay(
     )  # fmt: skip
 
 
-def warmth(model: Model) -> float:
-    """The usual share of maximum likelihood in the start: 1 / sqrt(features), at most 1/2."""
-    return 1 / math.sqrt(max(len(model.cardinalities), 4))
+def warmth(model: Model, clip: float | None = None) -> float:
+    """The default share of maximum likelihood in the start: 1 / sqrt(features), at most 1/2."""
+    return 0.0 if clip is not None else 1 / math.sqrt(max(len(model.cardinalities), 4))
 
 
 def _pushed(known: Tree, age: Array, nodes: Array, memory: Any) -> tuple[Array, Array]:

@@ -164,8 +164,8 @@ def _calibration(
     kind = jnp.result_type(seen.dtype, weight.dtype)
     # sums are carried from block to block: one for each would need more memory than a block
     n = seen.shape[0]
-    shapes = (n, bins), (3, n), (n, bins if kept else 0, 3)
-    begun = tuple(jnp.zeros(shape, kind) for shape in shapes)
+    held = jnp.zeros((n, bins if kept else 0, 3), kind)
+    begun = jnp.zeros((n, bins), kind), jnp.zeros((3, n), kind), held
     (apart, scores, held), _ = jax.lax.scan(block, begun, (x, y, weight))
     return {
         **({f"{name}_bins": held} if kept else {}),

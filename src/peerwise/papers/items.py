@@ -148,6 +148,7 @@ class Item(NamedTuple):
     tables: tuple[Table, ...] = ()
     figure: str = ""  # a function of `figures`: view -> a figure, or "papers.figures:function"
     legend: str = ""
+    quick_note: str = ""  # what a quick run cannot show
     needs_data: bool = True
     columns: tuple[Column, ...] = ()  # cells to run, instead of tasks
     least: int = 0  # data sets of fewer rows are left out

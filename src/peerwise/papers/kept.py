@@ -15,6 +15,7 @@ class Kept(NamedTuple):
 
     arrays: dict[str, Done]
     missing: dict[str, list[str]]  # item -> names of tasks
+    quick: bool  # whether it was run at the small size
 
 
 class _Config(NamedTuple):
@@ -61,4 +62,4 @@ def arrays_of(folder: Path, paper: Paper) -> Kept:
                 missing[item].append(name)
             else:
                 done[item][name] = kept.arrays
-    return Kept(done, missing)
+    return Kept(done, missing, asked.scale.quick)

@@ -41,10 +41,11 @@ def heading(name: str, title: str) -> str:
 
 
 def shown(paper: Paper, name: str, records: Sequence[Record], done: Done | None = None,
-          missing: Sequence[str] = ()) -> Shown:  # fmt: skip
+          missing: Sequence[str] = (), quick: bool = False) -> Shown:  # fmt: skip
     """An item with its tables and what is to be said below them."""
     item = paper.items[name]
     notes = [item.legend] if item.legend else []
+    notes += [item.quick_note] if quick and item.quick_note else []
     if item.columns or any(table.inside for table in item.tables):
         notes += [BESIDE] if printed(records) else []
         sets = dict.fromkeys(r.dataset for r in records)
@@ -75,9 +76,10 @@ def _items(folder: Path, records: Sequence[Record]) -> Iterator[tuple[Paper, Sho
     with as_run_on(Store(folder).asked().get("at_hand")):
         kept = arrays_of(folder, paper)
         items = [
-            shown(paper, name, [r for r in records if r.item == name], done, kept.missing[name])
+            shown(paper, name, [r for r in records if r.item == name], done, kept.missing[name],
+                  kept.quick)
             for name, done in kept.arrays.items()
-        ]
+        ]  # fmt: skip
     yield from ((paper, item) for item in items)
 
 

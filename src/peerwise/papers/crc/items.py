@@ -115,6 +115,18 @@ def _iterations() -> tuple[Column, ...]:
     return tuple(columns)
 
 
+def _starts() -> tuple[Column, ...]:
+    """Our own: where RC and CRC begin."""
+    told = "peerwise.papers.relay.runs:warm_crc"
+    likely = {"method": {"start": "ml"}}
+    return (
+        Column("rc_uniform", "test_error", {}, "rc"),
+        Column("rc_ml", "test_error", likely, "rc"),
+        Column("crc_uniform", "test_gap", _ALL),
+        Column("crc_mixed", "test_gap", {}, told),
+    )
+
+
 # The columns of every table.
 COLUMNS = {
     "table-2": _rows_of_rc(),
@@ -132,6 +144,7 @@ COLUMNS = {
     "table-12": _gaps(
         {"inf": _ALL, **{str(d): {"network": {"redraw": d}} for d in (8, 4, 2, 1)}}, prefix="δ="
     ),
+    "start": _starts(),
 }
 
 

@@ -65,6 +65,18 @@ def _tasks_allocation(sets: list[str], scale: Scale) -> Tasks:
     return tasks
 
 
+def _tasks_step(sets: list[str], scale: Scale) -> Tasks:
+    """Steps of CFA-GE at a size for CPUs, beside what it is compared with."""
+    often = {} if scale.quick else TOLD["stepped"]
+    exchanged = {"method": {"rows": TOLD["full"]["mnist"]["exchanged"]}}
+    parts = _dealt("mnist"), TOLD["usual"], TOLD["quick"], often
+    return {
+        f"mnist {v}": _learn(v, scale, *parts, exchanged if v.startswith("cfa-ge") else {})
+        for v in TOLD["items"]["cfa-ge-step"]["variants"]
+        if "mnist" in sets
+    }
+
+
 def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     whole = paper.merged(TOLD["dealt"], TOLD["quick"] if scale.quick else {})
     # the graph is the same whatever the rows: two of the bundled digits for each node
@@ -94,7 +106,7 @@ ACCURACIES = (
             if a["message_bytes"] else None),
 )  # fmt: skip
 READS = {
-    **dict.fromkeys(("table-2", "table-3", "beta"), ACCURACIES),
+    **dict.fromkeys(("table-2", "table-3", "beta", "cfa-ge-step"), ACCURACIES),
     "figure-1": (
         Reading("accuracy", _last, {"at": "last round"}),
         Reading("accuracy", _begun, {"at": "trained alone"}),
@@ -133,6 +145,7 @@ RUNS: dict[str, Plan] = {
     item: _tasks(item) for item, of in TOLD["items"].items() if "variants" in of
 }
 RUNS |= {"figure-1": _tasks_drop, "figure-3": _tasks_graph, "allocation": _tasks_allocation}
+RUNS["cfa-ge-step"] = _tasks_step
 RUNS["figure-4"] = paper.deal_tasks(_dealt, TOLD["quick"]["split"])
 
 # What `peerwise reproduce decdiff/...` runs.

@@ -38,7 +38,7 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
     """Every tabular set at hand: the data folder's, then the bundled ones."""
     rows = []
     for entry in paper.available():
-        if entry["kind"] != "tabular":
+        if entry["kind"] != "tabular" or not entry["rows"]:
             continue
         drop = tuple(TOLD["leaks"].get(entry["name"], ()))
         note = f"without {', '.join(drop)}, which gives the label away" if drop else ""

@@ -27,7 +27,9 @@ def _rc(item: dict[str, Any], name: str, way: str, scale: Scale) -> Description:
 def _sets(item: dict[str, Any], sets: list[str], scale: Scale) -> list[str]:
     """Those of an item that have as many rows as it asks for."""
     rows = (
-        {entry["name"]: int(entry["rows"]) for entry in paper.available()} if item["rows"] else {}
+        {entry["name"]: int(entry["rows"] or 0) for entry in paper.available()}
+        if item["rows"]
+        else {}
     )
     wanted = set(item.get("sets", sets)) & set(TOLD["quick"]["sets"] if scale.quick else sets)
     return [s for s in sets if s in wanted and rows.get(s, 0) >= item["rows"]]
@@ -78,7 +80,7 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
         for entry in paper.available()
         if entry["source"] == "folder"
         and (entry["kind"] == "tabular" or entry["name"].endswith("_features"))
-        and int(entry["rows"]) >= least
+        and int(entry["rows"] or 0) >= least
     ]
     what = f"data set of features with {least} rows or more"
     wanted = known if chosen is None else paper.named(what, chosen, known)
