@@ -21,6 +21,7 @@ NAMES = (
     "releases",
     "neural",
     "peers",
+    "attack",
 )
 
 

@@ -33,6 +33,7 @@ from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.plan import Plan
+from peerwise.peer.serve import give_back_memory
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Envelope, Format
@@ -75,23 +76,24 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def prepare(folder: Path, size: int, rounds: int) -> Charter:
+def prepare(folder: Path, size: int, rounds: int, leaves: list[str] = LEAVES) -> Charter:
     """Certificates and a charter: a star, of which only the hub can be dialled."""
     description = {"method": {"name": VECTOR, "size": size}, "run": {"rounds": rounds}}
     charter = draft(
-        table(), nx.star_graph([HUB, *LEAVES]), description, name="load", typing="manifest",
+        table(), nx.star_graph([HUB, *leaves]), description, name="load", typing="manifest",
         addresses={HUB: f"127.0.0.1:{port()}"},
     )  # fmt: skip
     charter.save(folder / "charter.toml")
     if not (folder / "keys").exists():
         make_authority(folder / "keys")
-        for name in (HUB, *LEAVES):
+        for name in (HUB, *leaves):
             make_certificate(folder / "keys", name)
     return charter
 
 
 def hub(folder: str) -> None:
     """The process that is measured: a peer until its rounds are done."""
+    give_back_memory()  # as `peerwise peer run` does
     home = Path(folder)
     charter = Charter.load(home / "charter.toml", [VECTOR])
     store = Store.open(
@@ -122,8 +124,8 @@ def echo(folder: str, address: str) -> None:
 
 
 @contextmanager
-def process(call: str) -> Any:
-    code = f"from benchmarks import peers; peers.{call}"
+def process(call: str, module: str = "peers") -> Any:
+    code = f"from benchmarks import {module}; {module}.{call}"
     made = subprocess.Popen([sys.executable, "-c", code])
     try:
         yield made
@@ -132,9 +134,9 @@ def process(call: str) -> Any:
         made.wait()
 
 
-def links(folder: Path, address: str, charter: str) -> list[Link]:
+def links(folder: Path, address: str, charter: str, leaves: list[str] = LEAVES) -> list[Link]:
     keys = folder / "keys"
-    return [Link(load_identity(keys, name), HUB, address, charter, MOST) for name in LEAVES]
+    return [Link(load_identity(keys, name), HUB, address, charter, MOST) for name in leaves]
 
 
 async def ready(link: Link) -> None:

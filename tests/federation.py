@@ -15,8 +15,10 @@ from peerwise.data.loaders import Table
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
+from peerwise.peer.keeping import looked
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
+from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.wire import Envelope, named_leaves
 from peerwise.simulate import simulate
@@ -48,7 +50,9 @@ class Federation(NamedTuple):
             budget=None if budget is None else budget.model_dump(),
             schema=self.charter.schema().to_json(),
         )
-        return Daemon(plan, store, load_identity(self.keys, name), Options(**options))
+        daemon = Daemon(plan, store, load_identity(self.keys, name), Options(**options))
+        daemon.keys = self.keys  # for letters in the name of a neighbour
+        return daemon
 
 
 def columns(x: np.ndarray) -> pd.DataFrame:
@@ -114,6 +118,46 @@ def federation(
     return Federation(charter, keys, tables, folder, table_of("test", x[m:], y[m:]))
 
 
+class Alone:
+    """A peer in a loop of its own that calls nobody, for tests that play its neighbours."""
+
+    def __init__(self, daemon: Daemon):
+        self.daemon, self._loop = daemon, asyncio.new_event_loop()
+        self.run(daemon.resume())
+
+    def run(self, work: Any, seconds: float = 60.0) -> Any:
+        """What some work gives, while the peer goes on."""
+        return self._loop.run_until_complete(asyncio.wait_for(work, seconds))
+
+    def accept(self, sender: str, body: bytes) -> None:
+        """Have the peer take a letter."""
+        self.run(self.daemon.accept(sender, body))
+
+    def until(self, there: Any) -> None:
+        """Let the peer go on until something is so."""
+
+        async def wait() -> None:
+            while not there():
+                await asyncio.sleep(0.001)
+
+        self.run(wait())
+
+    def look(self) -> None:
+        """Have the peer take up what is in its file."""
+        seen = looked(self.daemon.store)
+
+        async def feed() -> None:
+            self.daemon._feed(seen)
+
+        self.run(feed())
+
+    def close(self) -> None:
+        """End the peer and let its file go."""
+        self.run(self.daemon.close())
+        self.daemon.store.close()
+        self._loop.close()
+
+
 def run_all(*daemons: Daemon, seconds: float = 600.0) -> list[bool]:
     """All of them at once, until all have ended."""
 
@@ -148,6 +192,12 @@ def assert_same(run, daemons, tolerance=0.0):
                 np.testing.assert_array_equal(a, b)
 
 
+def signed(daemon, content, sender, place):
+    """A letter with the seal of its sender, to a peer of the same federation."""
+    signer = Signer(load_identity(daemon.keys, sender), daemon.charter.hash)
+    return signer.sealed(content, Envelope(sender, *place))
+
+
 def written(daemon, sender, letter):
     """A letter as bytes, whatever it holds: no check of its writer's stops it."""
     form = daemon.format
@@ -158,4 +208,4 @@ def written(daemon, sender, letter):
     for name, array in leaves.items():
         begin, end = header[name]["data_offsets"]
         body[length + begin : length + end] = np.ascontiguousarray(array).tobytes()
-    return bytes(body)
+    return signed(daemon, bytes(body), sender, daemon.place)

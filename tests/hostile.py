@@ -10,6 +10,7 @@ import jax
 import networkx as nx
 import numpy as np
 
+from federation import signed
 from peerwise.peer.greeting import greeting, summary
 from peerwise.peer.identity import load_identity
 from peerwise.peer.transport import CHARTER, LIFE, SERVICE, Code, told
@@ -108,4 +109,5 @@ def letter(victim, sender="a", phase=0, t=0, scale=1.0):
     """A letter as a neighbour would write it."""
     own = next(iter(victim.node.letters(victim.memory, 0).values()))
     scaled = jax.tree.map(lambda a: np.asarray(a * np.asarray(scale, a.dtype)), own)
-    return victim.format.encode(scaled, Envelope(sender, phase, t))
+    body = victim.format.encode(scaled, Envelope(sender, phase, t))
+    return signed(victim, body, sender, (phase, t))

@@ -43,12 +43,12 @@ def _private(path: str, flags: int) -> int:
 def write_whole(path: str | Path, *content: bytes | memoryview, private: bool = False) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it.
 
-    `private`: so that only its owner can read it.
+    `private`: so that only its owner can read it, and a folder that is made for it.
     """
     path = Path(path)
     draft = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         if private:
             draft.unlink(missing_ok=True)
         with open(draft, "wb", opener=_private if private else None) as file:

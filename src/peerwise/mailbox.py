@@ -107,10 +107,19 @@ def stack(trees: Sequence[Tree]) -> Tree:
 def finite(tree: Tree) -> bool:
     """Whether a tree holds neither NaN nor infinity."""
     real = (a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating))
-    return all(bool(np.isfinite(np.asarray(a)).all()) for a in real)
+    return all(_finite(np.asarray(a)) for a in real)
 
 
-def open_inbox(slots: Incoming, letters: Letters, blank: Message, t: int) -> Inbox:
+def _finite(a: np.ndarray) -> bool:
+    if a.dtype.kind != "f" or not a.size:
+        return bool(np.isfinite(a).all())
+    # NaN is the least and the greatest of all that hold one: no array of flags is needed
+    return bool(np.isfinite(a.min()) and np.isfinite(a.max()))
+
+
+def open_inbox(
+    slots: Incoming, letters: Letters, blank: Message, t: int, stacked: bool = True
+) -> Inbox:
     """The inbox of one node in round t; a slot without a finite letter has weight 0.
 
     `blank` is a message of zeros: it stands where no letter is, with age -1.
@@ -120,9 +129,10 @@ def open_inbox(slots: Incoming, letters: Letters, blank: Message, t: int) -> Inb
     found = [letters.get(j) if w > 0 else None for j, w in zip(slots.senders, weights, strict=True)]
     messages = [blank if one is None else one[0].message for one in found]
     heard = [one is not None and finite(one[0].message) for one in found]
-    value, note = stack(messages)
+    note = stack([message.note for message in messages])
+    values = [message.value for message in messages]
     return Inbox(
-        value,
+        stack(values) if stacked else values,
         note,
         np.where(heard, weights, 0).astype(dtype),
         np.array([-1 if one is None else t - one[1] for one in found], np.int32),

@@ -15,6 +15,7 @@ import numpy as np
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
 from peerwise.combine.apply import one_node, take_parts
+from peerwise.combine.running import LARGE, Running, running
 from peerwise.core import Inbox, Message, Method, Shard, State, Tree, on_device
 from peerwise.errors import Diverged
 from peerwise.mailbox import (
@@ -78,6 +79,7 @@ class Node:
         self._network = Network(topology, self.channel, self._key)
         self.neighbours = self._network.hearers(index)
         self._blank: Letter | None = None
+        self._running: dict[int, Running | None] = {}  # by number of slots
         self._latest: tuple[Any, int, Any] = (None, -1, None)  # state, round, message
 
     @classmethod
@@ -142,17 +144,39 @@ class Node:
             incoming = self._network.incoming(self.index, t)
             state, slots = memory
             blank = self.like(memory)
-            inbox = open_inbox(incoming, letters, blank.message, t)
+            adds = self._adds(memory, blank, len(incoming.senders))
+            inbox = open_inbox(incoming, letters, blank.message, t, stacked=adds is None)
             if slots is not None:
                 believe = self._programs.believe
                 inbox, slots = keep_replies(
                     inbox, incoming.senders, slots, letters, blank, t, believe
                 )
             note = self._message(state, t).note
-            state = State(self._programs.combine(state.value, note, inbox), state.memory)
+            if adds is None:
+                value = self._programs.combine(state.value, note, inbox)
+            else:
+                value = adds(state.value, note, inbox._replace(value=None), inbox.value)
+            state = State(value, state.memory)
             if self._programs.take is not None:
                 state = self._programs.take(state, inbox.part, inbox.weight)
             return Memory(state, slots)
+
+    def _adds(self, memory: Memory, blank: Letter, slots: int) -> Running | None:
+        """What takes large messages one by one; None where they are small, or needed together."""
+        if slots * runtime.size_of(blank.message) < LARGE or self.method.reply is not None:
+            return None
+        if slots not in self._running:
+            several = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct((slots, *a.shape), a.dtype), blank.message
+            )
+            real = np.zeros(slots, self._shard.weight.dtype)
+            notes = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), several.note)
+            inbox = Inbox(several.value, notes, real, np.zeros(slots, np.int32), link=real)
+            self._running[slots] = running(
+                self.method.combine, memory.state.value, blank.message.note, inbox,
+                self.topology.server,
+            )  # fmt: skip
+        return self._running[slots]
 
     def adapt(self, memory: Memory, t: int) -> Memory:
         """The node after it learnt from its own rows in round t."""

@@ -1,13 +1,12 @@
 """Whatever numbers a well-formed letter holds, the peer that hears it ends its rounds."""
 
-import asyncio
 import zlib
 
 import jax
 import numpy as np
 import pytest
 
-from federation import PATH, federation, written
+from federation import PATH, Alone, federation, written
 from peerwise.declare import declared, find
 from peerwise.learner import offered
 from peerwise.peer.store import Place
@@ -60,28 +59,26 @@ def hostile(rng, leaf):
         return np.asarray(made).astype(leaf.dtype)
 
 
-async def rounds_of(daemon, rng):
+def rounds_of(alone, rng):
     """Every round b hears what c might say, and anything at all of a."""
-    await daemon._resume()
-    honest = {}
-    while daemon.place.round < daemon.plan.rounds(daemon.place.phase):
+    daemon, honest = alone.daemon, {}
+    while not daemon.core.done:
+        before = daemon.place
         own = next(iter(daemon.node.letters(daemon.memory, daemon.place.round).values()))
         # an honest neighbour hears no liar: it says what it said at first
         said = honest.setdefault(daemon.place.phase, own)
         lie = jax.tree.map(lambda leaf: hostile(rng, leaf), own)
-        await daemon.accept("c", written(daemon, "c", said))
-        await daemon.accept("a", written(daemon, "a", lie))
-        heard, missed = await daemon._gather(0.0)
-        daemon._forget(daemon._round(heard, missed, 0.0))
+        alone.accept("c", written(daemon, "c", said))
+        alone.accept("a", written(daemon, "a", lie))
+        alone.until(lambda before=before: daemon.place > before)
 
 
 def live(daemon, seed):
+    alone = Alone(daemon)
     try:
-        asyncio.run(rounds_of(daemon, np.random.default_rng(seed)))
+        rounds_of(alone, np.random.default_rng(seed))
     finally:
-        daemon._disk.shutdown()
-        daemon._mind.shutdown()
-        daemon.store.close()
+        alone.close()
 
 
 def ends_its_rounds(folder, sections, seeds):

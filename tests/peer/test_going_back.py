@@ -9,14 +9,15 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import PATH, assert_same, federation, simulated
+from federation import PATH, Alone, assert_same, federation, signed, simulated
 from hostile import hello
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.peer import store as stores
 from peerwise.peer.anchor import Anchor
-from peerwise.peer.daemon import Daemon, _ended
-from peerwise.peer.greeting import Greeting, said
-from peerwise.peer.store import Away, Place, Store
+from peerwise.peer.daemon import _ended
+from peerwise.peer.greeting import said
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.store import Store
 from peerwise.peer.transport import Call, Refused
 from peerwise.peer.wire import Envelope
 
@@ -112,16 +113,17 @@ def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch
     """Noise is drawn again after a backup, and what was said before stays what was said."""
     bodies = {}
 
-    def spied(accept):
-        async def watched(self, sender, body):
-            await accept(self, sender, body)
-            envelope = self.format.written(body)
-            if self._heads.get(sender) == Place(envelope.phase, envelope.round):
-                bodies.setdefault((self.name, sender, envelope.round), set()).add(body)
+    def spied(put_all):
+        def watched(self, letters):
+            for letter, differs in zip(letters, put_all(self, letters), strict=True):
+                assert not differs
+                key = self.path, letter.sender, letter.place
+                bodies.setdefault(key, set()).add(letter.body)
+            return [False] * len(letters)
 
         return watched
 
-    monkeypatch.setattr(Daemon, "accept", spied(Daemon.accept))
+    monkeypatch.setattr(Store, "put_all", spied(Store.put_all))
     privacy = {"epsilon": 1.0, "delta": 1e-5}
     graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
     fed = federation(
@@ -203,102 +205,44 @@ def test_half_a_line_of_a_crash_is_passed_over_and_damage_is_not(tmp_path):
 # what a restart may cut in two
 
 
-def begun(fed, name="b"):
-    daemon = fed.daemon(name)
-    asyncio.run(daemon._resume())
-    return daemon
-
-
-def closed(daemon):
-    daemon._disk.shutdown()
-    daemon._mind.shutdown()
-    daemon.store.close()
-
-
-def pushed(daemon, body, life=1):
-    return daemon._answered(Call("Push", "a", daemon._mark, body, life))
-
-
 def letter_of(daemon, t=0, scale=1.0):
     own = next(iter(daemon.node.letters(daemon.memory, 0).values()))
     told = jax.tree.map(lambda a: np.asarray(a * np.asarray(scale, a.dtype)), own)
-    return daemon.format.encode(told, Envelope("a", 0, t))
+    return signed(daemon, daemon.format.encode(told, Envelope("a", 0, t)), "a", (0, t))
 
 
 @pytest.fixture
-def daemon(tmp_path):
-    made = begun(federation(tmp_path, PATH, CRC, rounds=4))
+def alone(tmp_path):
+    made = Alone(federation(tmp_path, PATH, CRC, rounds=4).daemon("b"))
     yield made
-    closed(made)
+    made.close()
 
 
-def test_a_letter_whose_sender_hangs_up_is_known_once_it_is_on_the_disk(daemon):
+def test_a_letter_whose_sender_hangs_up_is_known_once_it_is_on_the_disk(alone):
+    daemon = alone.daemon
+
+    def called(method, body, life):
+        return daemon.calls.answer(Call(method, "a", daemon.charter.hash, body, life))
+
     async def hang_up():
-        call = asyncio.create_task(pushed(daemon, letter_of(daemon)))
-        while not daemon._coming and daemon._writing is None:
+        call = asyncio.create_task(called("Push", letter_of(daemon), 1))
+        while not daemon.core.coming:
             await asyncio.sleep(0)
         call.cancel()
-        answer = await daemon._hello(Call("Hello", "a", daemon._mark, hello(daemon.charter), 2))
-        return said(answer)
+        return said(await called("Hello", hello(daemon.charter), 2))
 
-    answer = asyncio.run(hang_up())
-    assert answer.have == Place(0, 0)  # the new life learns what the old one said
-    assert Place(0, 0) in daemon._heard["a"]
+    assert alone.run(hang_up()).have == Place(0, 0)  # the new life learns what the old one said
+    assert Place(0, 0) in daemon.core.neighbours["a"].heard
     with pytest.raises(Refused, match="another copy of a"):
-        asyncio.run(pushed(daemon, letter_of(daemon, 1), life=1))
+        alone.run(called("Push", letter_of(daemon, 1), 1))
 
 
-def test_a_letter_that_is_on_the_disk_only_is_taken_up_when_another_comes(daemon):
+def test_a_letter_that_is_on_the_disk_only_is_taken_up_when_another_comes(alone):
+    daemon = alone.daemon
     daemon.store.put("a", Place(0, 0), letter_of(daemon))
     with pytest.raises(Refused, match="another letter"):
-        asyncio.run(daemon.accept("a", letter_of(daemon, scale=2.0)))
-    assert Place(0, 0) in daemon._heard["a"]
-
-
-def test_a_peer_goes_forward_only_if_nobody_has_a_letter_for_its_round(daemon):
-    daemon._first = {"a": Place(0, 2)}
-    assert daemon._ahead is None  # c may have one
-    daemon._first["c"] = Place(0, 3)
-    assert daemon._ahead == 2
-    asyncio.run(daemon.accept("a", letter_of(daemon)))
-    assert daemon._ahead is None  # what it sent before is here
-    daemon._heard["a"].clear()
-    daemon._first = {"a": Place(0, 99), "c": Place(0, 99)}
-    assert daemon._ahead == 3  # the last
-    daemon._first = {"a": Place(1, 0), "c": Place(1, 0)}
-    assert daemon._ahead is None
-
-
-def test_a_neighbour_that_has_our_letter_is_not_told_another(daemon):
-    asyncio.run(daemon._greeted("a", Greeting(Place(0, 2), 5, None, Place(0, 1))))
-    assert not daemon._outgoing["a"]
-    daemon.place, daemon._queue = Place(0, 1), {"a": b"other", "c": b"other"}
-    daemon._post()
-    assert not daemon._outgoing["a"]
-    assert [away.place.round for away in daemon._outgoing["c"]] == [0, 1]
-
-
-def test_what_is_posted_while_a_neighbour_comes_back_is_not_lost(daemon):
-    async def back():
-        kept = daemon.store.kept
-
-        def slow(*args):
-            found = kept(*args)
-            daemon._outgoing["a"].append(Away("a", Place(0, 1), b"posted meanwhile"))
-            return found
-
-        daemon.store.kept = slow
-        await daemon._greeted("a", Greeting(Place(0, 0), 5))
-
-    asyncio.run(back())
-    assert [away.place.round for away in daemon._outgoing["a"]] == [0, 1]
-
-
-def test_only_who_knows_this_life_can_say_that_nothing_comes(daemon):
-    asyncio.run(daemon._greeted("a", Greeting(Place(0, 3), 5, Place(0, 3), None, daemon.life - 1)))
-    assert not daemon._is_gap("a")
-    asyncio.run(daemon._greeted("a", Greeting(Place(0, 3), 5, Place(0, 3), None, daemon.life)))
-    assert daemon._is_gap("a")
+        alone.accept("a", letter_of(daemon, scale=2.0))
+    alone.until(lambda: Place(0, 0) in daemon.core.neighbours["a"].heard)
 
 
 def test_a_peer_ends_though_a_cancellation_gets_lost():

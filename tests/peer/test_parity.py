@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import assert_same, federation, run_all, simulated
+from federation import assert_same, federation, run_all, signed, simulated
 from peerwise.channel import delay, erasure
 from peerwise.peer.plan import Plan
 from peerwise.peer.wire import Envelope
@@ -141,7 +141,8 @@ def test_letters_of_the_phase_before_are_taken_as_known(tmp_path):
     node = a.plan.node(0)
     memory = node.begin()
     letter = node.letters(memory, 0)[1]
-    old = a._format_of(node, memory, None).encode(letter, Envelope("a", 0, 0))
+    old = a.letters.form(node, memory, None).encode(letter, Envelope("a", 0, 0))
+    old = signed(a, old, "a", (0, 0))
     assert b.place.phase == 1
     asyncio.run(b.accept("a", old))  # not refused, and not kept
     assert not b.store.inbox()

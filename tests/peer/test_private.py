@@ -9,6 +9,7 @@ from federation import federation, run_all
 from peerwise import methods
 from peerwise.errors import BadData
 from peerwise.peer.learning import constant
+from peerwise.peer.signing import parted
 from peerwise.peer.store import Store
 from peerwise.privacy import Overspent, Tape, vetted
 from peerwise.shards import pack
@@ -137,7 +138,7 @@ def exchanged(tmp_path, method, **terms):
     daemons = {n: fed.daemon(n) for n in fed.charter.names}
     assert all(run_all(*daemons.values()))
     letters = {
-        (name, row[0]): d.format.decode(bytes(row[1])).message.value
+        (name, row[0]): d.format.decode(parted(bytes(row[1]))[0]).message.value
         for name, d in daemons.items()
         for row in d.store.rows("SELECT round, body FROM outbox JOIN bodies USING (hash)")
     }

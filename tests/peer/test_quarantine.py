@@ -1,12 +1,10 @@
 """Letters that were put aside and neighbours that were ejected stay so, until the operator acts."""
 
-import asyncio
-
 import networkx as nx
 import numpy as np
 import pytest
 
-from federation import PATH, federation, run_all, written
+from federation import PATH, Alone, federation, run_all, written
 from helpers import command
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.peer import serve as serving
@@ -28,12 +26,6 @@ def peerwise(monkeypatch, capsys):
     return say
 
 
-def closed(daemon):
-    daemon._disk.shutdown()
-    daemon._mind.shutdown()
-    daemon.store.close()
-
-
 def own_letter(daemon):
     return next(iter(daemon.node.letters(daemon.memory, daemon.place.round).values()))
 
@@ -52,41 +44,33 @@ def fed(tmp_path):
 
 def heard_of(fed, body_of):
     """A peer that was given a letter of a and one of c, and did the round."""
-    daemon = fed.daemon("b")
-
-    async def work():
-        await daemon._resume()
-        await daemon.accept("c", written(daemon, "c", own_letter(daemon)))
-        await daemon.accept("a", body_of(daemon))
-        heard, missed = await daemon._gather(0.0)
-        daemon._forget(daemon._round(heard, missed, 0.0))
-
-    asyncio.run(work())
-    return daemon
+    alone = Alone(fed.daemon("b"))
+    daemon = alone.daemon
+    alone.accept("c", written(daemon, "c", own_letter(daemon)))
+    alone.accept("a", body_of(daemon))
+    alone.until(lambda: daemon.place.round == 1)
+    return alone
 
 
 def test_a_letter_out_of_range_is_put_aside_with_sender_and_reason(fed):
-    daemon = heard_of(fed, negative)
+    alone = heard_of(fed, negative)
+    daemon = alone.daemon
     (one,) = daemon.store.aside()
     assert (one.sender, one.place) == ("a", Place(0, 0))
     assert "['size']' holds numbers from -100 to -100" in one.reason
     assert daemon.place == Place(0, 1)
     assert daemon.store.rows("SELECT heard, missed FROM rounds") == [("c", "a")]
-    closed(daemon)
+    alone.close()
 
 
 def test_what_was_put_aside_is_not_waited_for_after_a_restart(fed):
-    async def began(daemon):
-        await daemon._resume()
-        return daemon
-
-    daemon = asyncio.run(began(fed.daemon("b")))
-    asyncio.run(daemon.accept("a", negative(daemon)))
-    assert daemon._heard["a"] == {Place(0, 0): None}
-    closed(daemon)
-    again = asyncio.run(began(fed.daemon("b")))
-    assert again._heard["a"] == {Place(0, 0): None}
-    closed(again)
+    alone = Alone(fed.daemon("b"))
+    alone.accept("a", negative(alone.daemon))
+    assert alone.daemon.core.neighbours["a"].heard == {Place(0, 0): None}
+    alone.close()
+    again = Alone(fed.daemon("b"))
+    assert again.daemon.core.neighbours["a"].heard == {Place(0, 0): None}
+    again.close()
 
 
 def test_the_quarantine_of_one_sender_does_not_grow_without_end(fed):
@@ -95,14 +79,14 @@ def test_the_quarantine_of_one_sender_does_not_grow_without_end(fed):
         daemon.store.put_aside("a", Place(0, t), "why", b"body")
     kept = daemon.store.aside("a")
     assert [one.place.round for one in kept] == list(range(2 * ASIDE, 3 * ASIDE))
-    closed(daemon)
+    daemon.store.close()
 
 
 def test_the_operator_lists_drops_and_releases(fed, peerwise):
-    daemon = fed.daemon("b")
-    asyncio.run(daemon._resume())
+    alone = Alone(fed.daemon("b"))
+    daemon = alone.daemon
     for body in (negative(daemon), negative(daemon)):
-        asyncio.run(daemon.accept("a", body))
+        alone.accept("a", body)
     state = fed.folder / "b"
     code, said = peerwise("peer", "quarantine", "list", state)
     assert code == 0
@@ -113,8 +97,8 @@ def test_the_operator_lists_drops_and_releases(fed, peerwise):
     assert peerwise("peer", "quarantine", "release", state, "1") == (
         0, "letter 1 of a, round 0: released",
     )  # fmt: skip
-    asyncio.run(daemon._reload())  # the peer that runs takes it up, whatever the range says
-    assert daemon._heard["a"][Place(0, 0)].message.note["size"] == -100
+    alone.look()  # the peer that runs takes it up, whatever the range says
+    assert daemon.core.neighbours["a"].heard[Place(0, 0)].message.note["size"] == -100
     daemon.store.put_aside("a", Place(0, 0), "again", None)
     assert peerwise("peer", "quarantine", "drop", state, "2")[0] == 0
     assert views.quarantine(state) == []
@@ -123,29 +107,31 @@ def test_the_operator_lists_drops_and_releases(fed, peerwise):
         daemon.store.advance(Place(0, 1), b"", {})
     with pytest.raises(BadSetting, match="which is over"):
         views.release(state, 3)
-    closed(daemon)
+    alone.close()
 
 
 def test_who_is_ejected_is_neither_heard_nor_told_until_it_is_readmitted(fed, peerwise):
-    daemon = fed.daemon("b")
-    asyncio.run(daemon._resume())
+    alone = Alone(fed.daemon("b"))
     state = fed.folder / "b"
     assert peerwise("peer", "eject", state, "d")[0] == 2
     assert peerwise("peer", "readmit", state, "a")[0] == 2
     assert peerwise("peer", "eject", state, "a", "--why", "broken")[0] == 0
     assert "a is ejected: broken" in peerwise("peer", "quarantine", "list", state)[1]
-    asyncio.run(daemon._reload())
-    assert daemon._partners == ["c"]
-    assert not daemon._outgoing["a"]
-    assert set(daemon._bodies(daemon.node, daemon.memory, daemon.format, Place(0, 1))) == {"c"}
-    closed(daemon)
-    again = fed.daemon("b")
-    asyncio.run(again._resume())
-    assert again.ejected == {"a": "broken"}
+    alone.look()
+    daemon = alone.daemon
+    assert list(daemon.core.counted) == ["c"]
+    assert not daemon.core.neighbours["a"].line
+    alone.accept("c", written(daemon, "c", own_letter(daemon)))
+    alone.until(lambda: daemon.place.round == 1)
+    told = daemon.store.rows("SELECT receiver FROM outbox WHERE round = 1")
+    assert told == [("c",)]
+    alone.close()
+    again = Alone(fed.daemon("b"))
+    assert again.daemon.core.ejected == {"a": "broken"}
     assert peerwise("peer", "readmit", state, "a")[0] == 0
-    asyncio.run(again._reload())
-    assert again._partners == ["a", "c"]
-    closed(again)
+    again.look()
+    assert list(again.daemon.core.counted) == ["a", "c"]
+    again.close()
     with pytest.raises(UnknownName):
         views.readmit(state, "a")
 
@@ -164,7 +150,7 @@ def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_on
 
 
 def test_the_status_of_a_peer_that_does_not_run_says_so(fed, peerwise):
-    closed(heard_of(fed, lambda daemon: written(daemon, "a", own_letter(daemon))))
+    heard_of(fed, lambda daemon: written(daemon, "a", own_letter(daemon))).close()
     state = fed.folder / "b"
     assert "no process runs" in peerwise("peer", "status", state)[1]
     with only_one(state):
@@ -181,24 +167,31 @@ def test_who_leaves_before_all_have_the_last_letter_says_so_and_fails(fed, monke
 
 
 def test_a_peer_knows_who_lacks_its_last_letter(fed):
-    daemon = fed.daemon("b", linger=0.0)
-    asyncio.run(daemon._resume())
-    asyncio.run(daemon._linger())
+    alone = Alone(fed.daemon("b", linger=0.0))
+    daemon = alone.daemon
+    for _ in range(4):
+        t = daemon.place.round
+        for sender in "ac":
+            alone.accept(sender, written(daemon, sender, own_letter(daemon)))
+        alone.until(lambda t=t: daemon.place.round > t)
+    alone.until(lambda: daemon.core.ended)
     assert daemon.lacking == ("a", "c")
-    closed(daemon)
+    alone.close()
 
 
 def test_who_agreed_on_something_else_is_not_heard(fed):
     """A liar in a first phase told two honest nodes different sums: they do not mix."""
-    daemon = fed.daemon("b")
-    asyncio.run(daemon._resume())
-    letters = {}
+    alone = Alone(fed.daemon("b"))
+    daemon, letters = alone.daemon, {}
     for scale in (1.3, 1300.0):
-        daemon._format = daemon._format_of(daemon.node, daemon.memory, {"scale": scale})
-        letters[scale] = written(daemon, "a", own_letter(daemon))
-    asyncio.run(daemon.accept("a", letters[1.3]))
+        form = daemon.letters.form(daemon.node, daemon.memory, {"scale": scale})
+        daemon.letters.use(0, form)
+        sender = "a" if scale == 1.3 else "c"
+        letters[sender] = written(daemon, sender, own_letter(daemon))
+    alone.accept("a", letters["a"])
     (one,) = daemon.store.aside()
     assert one.reason == "its sender agreed on something else in the first phase"
-    asyncio.run(daemon.accept("c", letters[1300.0].replace(b'"from": "a"', b'"from": "c"')))
-    assert daemon._heard["c"][Place(0, 0)] is not None
-    closed(daemon)
+    alone.accept("c", letters["c"])
+    alone.until(lambda: daemon.place.round == 1)
+    assert daemon.store.rows("SELECT heard, missed FROM rounds") == [("c", "a")]
+    alone.close()

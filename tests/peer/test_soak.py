@@ -33,15 +33,15 @@ def soak(tmp_path, count):
     )
     daemons = [fed.daemon(name) for name in fed.charter.names]
     marks = {}
-    first, post = daemons[0], daemons[0]._post
+    first, stored = daemons[0], daemons[0]._stored
 
-    def marked():
-        post()
-        if first.place.round in (count // 10, count - 1):
+    def marked(advance):
+        stored(advance)
+        if advance.place.round in (count // 10, count - 1):
             gc.collect()
-            marks[first.place.round] = resident(), time.perf_counter()
+            marks[advance.place.round] = resident(), time.perf_counter()
 
-    first._post = marked
+    first._stored = marked
     logging.getLogger("peerwise.peer").setLevel(logging.WARNING)
     assert all(run_all(*daemons, seconds=7200))
     (before, start), (after, end) = marks.values()
@@ -59,8 +59,10 @@ def soak(tmp_path, count):
         assert bodies <= KEEP
         ((inbox,),) = daemon.store.rows("SELECT count(*) FROM inbox")
         assert inbox <= 4
-        assert max(len(letters) for letters in daemon._heard.values()) <= 2
-        assert not any(daemon._outgoing.values())
+        neighbours = daemon.core.neighbours.values()
+        assert max(len(n.heard) for n in neighbours) <= 2
+        assert not any(n.line for n in neighbours)
+        assert not daemon.core.coming
         assert daemon.store.rows("SELECT 1 FROM outbox WHERE acknowledged IS NULL") == []
         daemon.store.close()
     return after - before, largest

@@ -8,7 +8,9 @@ import pytest
 
 from federation import PATH, federation, run_all
 from peerwise.errors import BadFile
-from peerwise.peer.store import FILE, KEEP, Away, Came, Place, Store
+from peerwise.peer.keeping import Keeping
+from peerwise.peer.protocol.messages import Away, Came, Place, Put, Written
+from peerwise.peer.store import FILE, KEEP, Store
 from peerwise.peer.wire import BadLetter
 from peerwise.privacy import Overspent
 
@@ -317,22 +319,24 @@ def test_a_state_that_does_not_fit_its_node_is_refused_when_a_peer_starts(tmp_pa
 
 def test_letters_that_come_together_are_written_together(tmp_path):
     fed = federation(tmp_path, PATH, {"name": "crc"}, rounds=3)
-    daemon, sizes = fed.daemon("b"), []
+    daemon, sizes, events = fed.daemon("b"), [], []
     write = daemon.store.put_all
     daemon.store.put_all = lambda letters: sizes.append(len(letters)) or write(letters)
+    keeping = Keeping(daemon.store, daemon.plan, events.append)
 
     async def come():
         letters = [Came("a", Place(0, t), bytes([t]), False) for t in range(20)]
-        tasks = [asyncio.create_task(daemon._put(letter)) for letter in letters]
-        await asyncio.sleep(0)
-        tasks[0].cancel()  # the caller hangs up
-        assert not any(await asyncio.gather(*tasks[1:]))
-        assert await daemon._put(letters[3]._replace(body=b"other"))
+        work = asyncio.create_task(keeping.work())
+        for t, letter in enumerate(letters):
+            keeping.want(Put(t, letter))
+        keeping.want(Put(20, letters[3]._replace(body=b"other")))
+        while len(events) < 21:
+            await asyncio.sleep(0.001)
+        work.cancel()
 
     asyncio.run(come())
-    assert sum(sizes) == 21
+    assert events == [Written(t, t == 20) for t in range(21)]
     assert len(sizes) <= 3
     assert len(daemon.store.inbox()) == 20
-    daemon._disk.shutdown()
-    daemon._mind.shutdown()
+    keeping.close()
     daemon.store.close()

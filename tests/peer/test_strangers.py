@@ -15,7 +15,7 @@ import peerwise
 from federation import federation
 from hostile import LONG, Host, Mallory, hello, path, serving
 from peerwise.errors import BadSetting
-from peerwise.peer import identity, journal, serve
+from peerwise.peer import identity, journal, serve, transport
 from peerwise.peer.charter import Charter
 from peerwise.peer.greeting import BYTES, greeting, refusal, summary
 from peerwise.peer.identity import load_identity, make_certificate
@@ -134,6 +134,27 @@ def test_a_stranger_is_refused_before_its_message_has_come(fed, victim, host):
     assert serving(fed)
 
 
+def test_who_is_refused_again_and_again_waits_for_it_and_neighbours_do_not(
+    fed, victim, monkeypatch
+):
+    monkeypatch.setattr(transport, "PENALTY", 0.5)
+    monkeypatch.setattr(victim._server, "_refusals", journal.Sparing())
+    make_certificate(fed.keys, "f")
+    with Mallory(fed, "f") as stranger, Mallory(fed) as neighbour:
+
+        def seconds(caller, code):
+            start = time.perf_counter()
+            assert caller.call("Hello", hello(fed.charter))[0] is code
+            return time.perf_counter() - start
+
+        quick = [seconds(stranger, Code.PERMISSION_DENIED) for _ in range(journal.LINES)]
+        slow = [seconds(stranger, Code.PERMISSION_DENIED) for _ in range(2)]
+        honest = [seconds(neighbour, Code.OK) for _ in range(journal.LINES + 5)]
+    assert sorted(quick)[len(quick) // 2] < 0.4
+    assert min(slow) >= 0.49
+    assert sorted(honest)[len(honest) // 2] < 0.4
+
+
 def test_the_largest_message_is_as_large_as_a_letter(fed, victim):
     assert victim.format.largest < 64 * 1024 < fed.charter.limits.message_bytes
     with Mallory(fed) as caller:
@@ -177,16 +198,7 @@ def test_an_older_copy_of_a_neighbour_is_refused(fed, victim):
     assert victim.store.rows("SELECT life FROM lives WHERE name = 'a'") == [(2_000,)]
     with victim.store.transaction():
         victim.store._db.execute("DELETE FROM lives")
-    victim._lives.clear()
-
-
-def test_an_answer_of_an_older_copy_counts_for_nothing(fed, victim):
-    victim._lives["c"] = 5_000
-    for life, counts in ((4_999, False), (5_000, True)):
-        answer = json.dumps({"phase": 0, "round": 1, "life": life}).encode()
-        assert victim._learn("c", answer) == counts
-    victim._lives.clear()
-    victim._seen.clear()
+    victim.core.neighbours["a"].life = 0
 
 
 def test_every_life_has_a_greater_number_whatever_the_clock_says(fed, victim, monkeypatch):
@@ -229,12 +241,12 @@ def test_a_flood_of_refused_calls_leaves_few_lines_with_address_and_count():
 
 
 def test_who_is_refused_stands_in_the_security_log_with_its_address(fed, victim, caplog):
-    victim._sparing = journal.Sparing()
+    victim.calls._sparing = journal.Sparing()
     call = Call("Push", "z", "", b"", 0, "ipv4:10.1.2.3:4567")
     with caplog.at_level(logging.WARNING, "peerwise.peer.security"):
         for _ in range(100):
             with pytest.raises(Refused):
-                victim.admit(call)
+                victim.calls.admit(call)
     lines = [r.facts for r in caplog.records if r.name == "peerwise.peer.security"]
     assert len(lines) == journal.LINES
     assert lines[0]["address"] == "ipv4:10.1.2.3:4567"
@@ -314,7 +326,7 @@ def test_silence_huge_messages_and_a_flood_leave_memory_and_log_small(fed, victi
     quiet, before = hello_seconds(fed), resident()
     (tmp_path / "log").mkdir()
     journal.log_to(tmp_path / "log", "b", quiet=True)
-    victim._sparing = journal.Sparing()
+    victim.calls._sparing = journal.Sparing()
     command = [sys.executable, "-c", ATTACK, tmp_path / "charter.toml", fed.keys, "900"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(

@@ -105,7 +105,7 @@ def test_what_cannot_be_compared_is_refused(wards, tmp_path):
         (lambda f: f.assign(m0=f["m0"].where(f.index > 0, np.inf)), "infinity"),
         (
             lambda f: f.assign(m0=f["m0"].astype(object).where(f.index > 0, "unknown")),
-            "'m0' holds numbers and \"unknown\" in 1 rows, first in row 0",
+            "'m0' holds numbers and a text in 1 rows, first in row 0",
         ),
         (lambda f: f.assign(ill="no"), "'ill' has 1 distinct values"),
         (lambda f: f.assign(ill=np.arange(len(f))), "680 distinct values"),

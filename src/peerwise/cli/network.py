@@ -11,6 +11,7 @@ from rich.table import Table
 from peerwise.cli.common import stop_gently
 from peerwise.cli.peer import Channel, channel_named
 from peerwise.cli.reading import Columns, MissingWord, column_kinds
+from peerwise.cli.secret import AuthorityFile, PassphraseFile, passphrase_of
 from peerwise.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def check(
 ) -> None:
     """Check a charter and show what it says; with --data, whether rows are as it says."""
     from peerwise.data import load
+    from peerwise.data.discreet import discreet
     from peerwise.peer.charter import Charter
 
     read = Charter.load(charter)
@@ -144,7 +146,8 @@ def check(
         where = read.nodes[node].address or "no address, it only dials"
         console.print(f"[bold]{escape(node)}[/] ({escape(where)}) talks to: {escape(others)}")
     if data is not None:
-        _, y = read.rows(load(data, target=read.target))
+        with discreet():
+            _, y = read.rows(load(data, target=read.target))
         counts = [int((y == i).sum()) for i in range(len(read.classes))]
         classes = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
         console.print(f"{len(y)} rows are as agreed ({escape(classes)}).")
@@ -155,15 +158,20 @@ def ca(
     folder: Annotated[Path, typer.Argument(help="Where ca.pem and ca.key go.")],
     name: Annotated[str, typer.Option(help="Of the authority.")] = "peerwise",
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
+    passphrase_file: AuthorityFile = None,
 ) -> None:
     """Make the authority that signs the certificates of all nodes.
 
-    Who has ca.key can let anybody in: keep it off the nodes. Every node needs ca.pem.
+    Who has ca.key can let anybody in: keep it off the nodes, and give it a passphrase. Every node
+    needs ca.pem.
     """
-    from peerwise.peer.identity import make_authority
+    from peerwise.peer.identity import CA_KEY, make_authority
+    from peerwise.peer.passphrase import AUTHORITY
 
-    path = make_authority(folder, name, days)
-    console.print(f"Authority: [bold]{escape(str(path))}[/], its key beside it.")
+    secret = passphrase_of(passphrase_file, AUTHORITY, folder / CA_KEY, new=True)
+    path = make_authority(folder, name, days, secret)
+    without = "" if secret else ", without a passphrase"
+    console.print(f"Authority: [bold]{escape(str(path))}[/], its key beside it{without}.")
 
 
 @network_app.command()
@@ -181,14 +189,22 @@ def cert(
     charter: Annotated[
         Path | None, typer.Option(help="Only for a node that stands in this charter.")
     ] = None,
+    passphrase_file: PassphraseFile = None,
+    ca_passphrase_file: AuthorityFile = None,
 ) -> None:
     """Make a node's key and certificate, or renew the certificate."""
     from peerwise.peer.charter import Charter
-    from peerwise.peer.identity import expires, make_certificate
+    from peerwise.peer.identity import CA_KEY, expires, make_certificate
+    from peerwise.peer.passphrase import AUTHORITY, NODE
 
     if charter is not None:
         Charter.load(charter).index(node)
-    path = make_certificate(ca, node, out, days, host or (), renew)
+    key = (out or ca) / f"{node}.key"
+    path = make_certificate(
+        ca, node, out, days, host or (), renew,
+        passphrase=passphrase_of(passphrase_file, NODE, key, new=True),
+        ca_passphrase=passphrase_of(ca_passphrase_file, AUTHORITY, ca / CA_KEY),
+    )  # fmt: skip
     end = expires(path.read_bytes())
     console.print(f"Certificate: [bold]{escape(str(path))}[/], valid until {end:%Y-%m-%d}.")
 

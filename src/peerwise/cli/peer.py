@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.secret import PassphraseFile, passphrase_of
 from peerwise.errors import BadSetting, PeerwiseError
 
 # The commands of `peerwise peer`.
@@ -91,9 +92,12 @@ def run(
     metrics: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Port of this machine at which Prometheus is answered."
+            min=1,
+            max=65535,
+            help="Port of this machine for Prometheus, and for /health, /live and /ready in JSON.",
         ),
     ] = None,
+    passphrase_file: PassphraseFile = None,
     channel: Channel = None,
     allow: Allow = None,
     dry_run: Annotated[
@@ -107,13 +111,16 @@ def run(
     again as they are, and noise is never drawn twice. Rows stay in DATA; see `peerwise peer audit`
     for all that left. Code that the charter names is imported only if --allow names it, too.
     """
+    from peerwise.peer.passphrase import NODE
     from peerwise.peer.serve import Site, serve
     from peerwise.peer.serve import dry_run as show
 
+    home = keys or charter.parent
     site = Site(
-        charter, node, data, state, keys or charter.parent, listen=listen, held_out=held_out,
+        charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
         allowed=allow or (),
+        passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:
         _show_dry(*show(site))
@@ -160,6 +167,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
 @peer_app.command()
 def status(state: State) -> None:
     """How far the peer is, whom it hears, what it has sent and spent."""
+    from peerwise.peer.health import FROZEN
     from peerwise.peer.views import status as look
 
     peer = look(state)
@@ -170,6 +178,8 @@ def status(state: State) -> None:
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
     if not peer.running:
         phase = "no process runs: `peerwise peer run` goes on"
+    elif peer.silent > FROZEN:
+        phase = f"its process gives no sign of life since {peer.silent:.0f} s: stopped, or stuck"
     rows = {
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
         "heard last": " ".join(peer.heard) or "nobody",
@@ -178,6 +188,8 @@ def status(state: State) -> None:
         "letters acknowledged": f"{peer.letters}, {peer.sent / 1024:.1f} KiB",
         "last round": f"{peer.seconds:.3f} s, ended {peer.time}",
     }
+    if peer.running and not peer.done and peer.waiting:
+        rows["no letter yet of"] = " ".join(peer.waiting)
     if peer.epsilon is not None:
         rows["privacy"] = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
     for name, value in rows.items():
@@ -196,7 +208,7 @@ def outbox(
 ) -> None:
     """Every letter that this peer made: to whom, when, how large, whether it was taken."""
     from peerwise.peer import views
-    from peerwise.peer.store import Place
+    from peerwise.peer.protocol.messages import Place
 
     if show is not None:
         try:
@@ -227,10 +239,28 @@ def outbox(
 def audit(
     state: State,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    equivocation: Annotated[
+        bool,
+        typer.Option(
+            "--equivocation",
+            help="Instead: neighbours that signed different letters for different readers.",
+        ),
+    ] = False,
+    heads: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="What another site was told (peerwise peer heads), to compare; may be repeated."
+        ),
+    ] = None,
 ) -> None:
     """An account of everything that left this site, and of what it cost in privacy."""
     from peerwise.peer.views import audit as look
 
+    if heads and not equivocation:
+        raise BadSetting("--heads is for --equivocation; give both")
+    if equivocation:
+        _show_equivocation(state, heads or [], as_json)
+        return
     account = look(state)
     if as_json:
         typer.echo(json.dumps(account, default=str, indent=1))
@@ -262,6 +292,48 @@ def audit(
         console.print(f"and {len(account['releases']) - 20} before")
     console.print(
         f"spent: epsilon {account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}"
+    )
+
+
+def _show_equivocation(state: Path, files: list[Path], as_json: bool) -> None:
+    from peerwise.peer.equivocation import account, as_told
+
+    found = account(state, files)
+    if as_json:
+        proofs = [as_told(proof) for proof in found.proofs]
+        typer.echo(json.dumps({"same": found.same, "proofs": proofs}, indent=1))
+        return
+    for witness, count in found.same.items():
+        console.print(
+            f"{escape(witness)} was told the same in {count} letters of shared neighbours"
+        )
+    if not found.proofs:
+        console.print("No neighbour is known to have told different things to different readers.")
+        return
+    names = ("node", "phase", "round", "told us", "told another", "who")
+    table = Table(*names, title="Contradictions", **TITLE)
+    for p in found.proofs:
+        cells = (p.sender, *p.place, p.ours[:16], p.theirs[:16], p.witness)
+        table.add_row(*(escape(str(v)) for v in cells))
+    console.print(table)
+    console.print(
+        "Each line has two signatures of the node (--json shows them), which prove it to whoever "
+        "knows the authority. `peerwise peer eject` stops listening to a node."
+    )
+
+
+@peer_app.command()
+def heads(
+    state: State,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("heads.json"),
+) -> None:
+    """Write down what neighbours have signed, for another site to compare; hashes, no numbers."""
+    from peerwise.peer.equivocation import export
+
+    count = export(state, out)
+    console.print(
+        f"{count} signed statements in [bold]{escape(str(out))}[/]; the other site runs `peerwise "
+        f"peer audit STATE --equivocation --heads {escape(out.name)}`"
     )
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
+from peerwise.data.discreet import shown
 from peerwise.data.numbers import EXACT, Parsed, parse, spell
 from peerwise.errors import BadData
 
@@ -142,8 +143,8 @@ def numbers(
     read = parse(texts) if read is None else read
     for i in np.flatnonzero(~read.fits)[:1]:
         raise BadData(
-            f"column '{name}' should be numeric and holds '{texts[i]}', first in row"
-            f" {int(np.argmax(column.codes == i))} (counted from 0); mend it, drop the"
+            f"column '{name}' should be numeric and holds {shown(texts[i], 'another text')}, first "
+            f"in row {int(np.argmax(column.codes == i))} (counted from 0); mend it, drop the"
             " column or declare it categorical"
         )
     if read.unsure and not comma:
@@ -154,7 +155,8 @@ def numbers(
 def unsure(name: str, text: str) -> str:
     """What to say about a comma that may separate thousands or decimals."""
     return (
-        f"column '{name}' holds '{text}', which may be thousands or a decimal comma; write it "
+        f"column '{name}' holds {shown(text, 'numbers with a comma')}, which may be thousands or a "
+        "decimal comma; write it "
         f'without the comma, or say [data.columns] {quoted(name)} = "number" for a decimal comma'
     )
 

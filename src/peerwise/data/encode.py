@@ -28,6 +28,7 @@ from peerwise.data.columns import (
     where,
     without,
 )
+from peerwise.data.discreet import is_discreet, shown
 from peerwise.data.loaders import Table
 from peerwise.data.numbers import Parsed, parse, spell
 from peerwise.data.scaling import rescaled
@@ -56,9 +57,8 @@ class Unknown(NamedTuple):
 
     def __str__(self) -> str:
         more = f" and {self.cells - 1} more cells" if self.cells > 1 else ""
-        return (
-            f"column '{self.column}' holds '{self.text}' in row {self.row} (counted from 0){more}"
-        )
+        text = shown(self.text, "a value")
+        return f"column '{self.column}' holds {text} in row {self.row} (counted from 0){more}"
 
 
 class Encoded(NamedTuple):
@@ -244,8 +244,8 @@ def _classes_of(labels: Coded, schema: Schema) -> Array:
     y, unseen = code(labels, schema.classes)
     for row in np.flatnonzero(unseen)[:1]:
         known = ", ".join(schema.classes)
-        label = labels.texts[labels.codes[row]]
-        raise BadData(f"the label '{label}' is not one of the schema's classes: {known}")
+        label = shown(labels.texts[labels.codes[row]], f"in row {row} (counted from 0)")
+        raise BadData(f"the label {label} is not one of the schema's classes: {known}")
     return y.astype(np.int32)
 
 
@@ -255,8 +255,9 @@ def _learn_classes(table: Table, labels: Array | Coded) -> tuple[str, ...]:
     texts = labels.texts
     if len(texts) == 1:
         raise BadData(
-            f"every row of '{table.name}' is of class '{texts[0]}' ('{table.target}'): there is "
-            "nothing to tell apart; name another target, or take more rows"
+            f"every row of '{table.name}' is of class {shown(texts[0], 'one alone')} "
+            f"('{table.target}'): there is nothing to tell apart; name another target, or take "
+            "more rows"
         )
     if len(texts) > MANY:
         values = parse(texts).values
@@ -353,9 +354,9 @@ def _mixed(read: Parsed, how: How) -> bool:
 
 def _mend(name: str, column: Array | Coded, text: str) -> str:
     assert isinstance(column, Coded)
-    word = json.dumps(text, ensure_ascii=False)
+    word = '"..."' if is_discreet() else json.dumps(text, ensure_ascii=False)
     return (
-        f"column '{name}' holds numbers and {word} "
+        f"column '{name}' holds numbers and {'a text' if is_discreet() else word} "
         f"{where(column.codes == column.texts.index(text))}; mend it, or say [data] "
         f"missing_words = [{word}] (--missing-word) if it means missing, or [data.columns] "
         f'{quoted(name)} = "category" or "drop" (--column)'
@@ -495,6 +496,6 @@ def _allow(absent: Array, name: str, allow: bool) -> None:
 
 
 def _constant(values: Array | list[str]) -> str:
-    return (
-        f"constant: every value is {spell(values[0])}" if len(values) else "every value is missing"
-    )
+    if not len(values):
+        return "every value is missing"
+    return "constant" if is_discreet() else f"constant: every value is {spell(values[0])}"

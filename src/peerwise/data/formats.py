@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from peerwise.data import emnist
+from peerwise.data.discreet import is_discreet
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.files import BLANK, MARK, check, one_line, write_hashed
 
@@ -35,9 +36,10 @@ def _reading(path: Path) -> Iterator[None]:
     except PeerwiseError:
         raise
     except (*damage, zipfile.BadZipFile, pa.ArrowException, pd.errors.ParserWarning) as error:
-        raise BadFile(
-            f"cannot read '{path}' ({one_line(error)}); mend it or copy it again"
-        ) from error
+        # those of these kinds tell lines and columns; others may quote what they could not read
+        plain = isinstance(error, OSError | pd.errors.ParserError | pd.errors.ParserWarning)
+        why = type(error).__name__ if is_discreet() and not plain else one_line(error)
+        raise BadFile(f"cannot read '{path}' ({why}); mend it or copy it again") from error
 
 
 class Header(NamedTuple):

@@ -11,6 +11,7 @@ import pandas as pd
 
 from peerwise.data import emnist, manifest
 from peerwise.data.columns import factorise, spelt
+from peerwise.data.discreet import is_discreet
 from peerwise.data.formats import (
     TABULAR,
     Header,
@@ -129,7 +130,7 @@ def _file(path: Path, target: str | None) -> Table:
         raise BadFile(f"there is no file '{path}'")
     header = read_header(path)
     if target is None:
-        raise BadSetting(f"'{path}' needs `target`, one of its columns: {', '.join(header.names)}")
+        raise BadSetting(f"'{path}' needs `target`, one of its columns{_listing(header.names)}")
     _known_target(path, target, header.names)
     _one_target(path, target, header)
     frame = read_frame(path, header)
@@ -145,9 +146,19 @@ def _one_target(path: Path, target: str, header: Header) -> None:
         )
 
 
-def _known_target(source: object, target: str, columns: Sequence[str]) -> None:
-    if target not in columns:
-        raise UnknownName(f"target column of '{source}'", target, columns)
+def _known_target(source: str | Path, target: str, columns: Sequence[str]) -> None:
+    if target in columns:
+        return
+    if is_discreet():
+        raise BadFile(f"'{source}' has no column '{target}', the target{_listing(columns)}")
+    raise UnknownName(f"target column of '{source}'", target, columns)
+
+
+def _listing(columns: Sequence[str]) -> str:
+    """The names of columns; of a file without a header these would be the cells of a row."""
+    if is_discreet():
+        return f"; its first line must name its {len(columns)} columns"
+    return f": {', '.join(columns)}"
 
 
 def _listed(home: Path, entry: Entry, target: str | None) -> Table:

@@ -7,27 +7,18 @@ tell what stands in theirs, key by key, long values as hashes, and compare.
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import peerwise
 from peerwise.peer.charter import Charter
-from peerwise.peer.store import STATE, Place
+from peerwise.peer.protocol.messages import Greeting, Place
+from peerwise.peer.tables import STATE
 from peerwise.peer.transport import told
 
 PROTOCOL = 2  # of calls and letters; peers of another do not understand each other
 BYTES = 1 << 14  # of a greeting
 SHOWN = 60  # characters of a value that is told as it is
 FAR = 1 << 53  # no number of a life is greater
-
-
-class Greeting(NamedTuple):
-    """What a neighbour said of itself; None where it did not say it, or not in order."""
-
-    place: Place | None = None
-    life: int = 0
-    first: Place | None = None  # it sends nothing of an earlier place any more
-    have: Place | None = None  # the newest letter of ours that it was given
-    knows: int = 0  # our life that it knew when it said so
 
 
 def summary(charter: Charter) -> dict[str, str]:
@@ -46,6 +37,22 @@ def greeting(facts: Mapping[str, Any], charter: Mapping[str, str]) -> bytes:
     """The first message to a neighbour."""
     versions = {"protocol": PROTOCOL, "state": STATE, "software": peerwise.__version__}
     return json.dumps({**versions, **facts, "charter": charter}).encode()
+
+
+def spoken(said: Greeting, charter: Mapping[str, str]) -> bytes:
+    """The bytes of a greeting."""
+    facts = {"knows": said.knows, "first": said.first, "have": said.have}
+    return greeting({**_where(said), **facts}, charter)
+
+
+def whereabouts(said: Greeting) -> bytes:
+    """A short answer: how far a peer has come, and in which life."""
+    return json.dumps(_where(said)).encode()
+
+
+def _where(said: Greeting) -> dict[str, Any]:
+    assert said.place is not None
+    return {**said.place._asdict(), "life": said.life}
 
 
 def refusal(body: bytes, ours: Mapping[str, str], same: bool, here: str, there: str) -> str | None:

@@ -17,7 +17,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
+    KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
@@ -28,6 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from peerwise.errors import BadFile, BadSetting
 from peerwise.files import write_whole
 from peerwise.peer.names import LONGEST, check_node
+from peerwise.peer.passphrase import AUTHORITY, NODE
 
 SKEW = timedelta(minutes=5)  # how far clocks may be apart
 CA, CA_KEY = "ca.pem", "ca.key"
@@ -42,8 +45,13 @@ class Identity(NamedTuple):
     authority: bytes
 
 
-def make_authority(folder: str | Path, name: str = "peerwise", days: int = 3650) -> Path:
-    """Make the key and the certificate that sign all others, as ca.key and ca.pem in a folder."""
+def make_authority(
+    folder: str | Path, name: str = "peerwise", days: int = 3650, passphrase: bytes | None = None
+) -> Path:
+    """Make the key and the certificate that sign all others, as ca.key and ca.pem in a folder.
+
+    `passphrase`: of ca.key, which lies open without one.
+    """
     home = Path(folder)
     for path in (home / CA, home / CA_KEY):
         if path.exists():
@@ -60,7 +68,7 @@ def make_authority(folder: str | Path, name: str = "peerwise", days: int = 3650)
         .add_extension(_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    _write_key(home / CA_KEY, key)
+    _write_key(home / CA_KEY, key, passphrase)
     write_whole(home / CA, made.public_bytes(Encoding.PEM))
     return home / CA
 
@@ -72,13 +80,16 @@ def make_certificate(
     days: int = 365,
     hosts: Iterable[str] = (),
     renew: bool = False,
+    passphrase: bytes | None = None,
+    ca_passphrase: bytes | None = None,
 ) -> Path:
     """Make NODE.pem and NODE.key, signed by the authority in a folder, there or in `out`.
 
     A key that is there is kept, and `renew` writes a new certificate for it in the old one's place.
     `hosts` are more names or addresses that the node may be dialled by; a renewed certificate keeps
     those of the old one unless others are given. `out` is given a copy of
-    ca.pem, so that it is all that the node needs.
+    ca.pem, so that it is all that the node needs. `passphrase` is that of the node's key; a key
+    without one gets it. `ca_passphrase` is that of the authority's.
     """
     check_node(node)
     hosts = list(hosts)
@@ -90,7 +101,7 @@ def make_certificate(
                 "taken for it; give an address, or a name with a dot"
             )
     home, place = Path(folder), Path(folder if out is None else out)
-    authority, signer = _authority(home)
+    authority, signer = _authority(home, ca_passphrase)
     path, key_path = place / f"{node}.pem", place / f"{node}.key"
     if path.exists() and not renew:
         raise BadFile(
@@ -101,7 +112,12 @@ def make_certificate(
     if out is not None and (place / CA).exists() and _read(place / CA, "", "") != root:
         raise BadFile(f"{place / CA} is another authority; give another folder for '{node}'")
     fresh = not key_path.exists()
-    key = ec.generate_private_key(ec.SECP256R1()) if fresh else _load_key(key_path)[1]
+    opens = fresh or not is_protected(key_path)
+    key = (
+        ec.generate_private_key(ec.SECP256R1())
+        if fresh
+        else _load_key(key_path, None if opens else passphrase, NODE)[1]
+    )
     names = [_host(host) for host in dict.fromkeys(hosts) if host != node]
     if not names and path.exists():
         names = [name for name in _hosts(path) if name != x509.DNSName(node)]
@@ -115,29 +131,32 @@ def make_certificate(
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(node), *names]), critical=False)
         .sign(signer, hashes.SHA256())
     )
-    if fresh:
-        _write_key(key_path, key)
+    if fresh or (opens and passphrase is not None):
+        _write_key(key_path, key, passphrase)
     if place != home:
         write_whole(place / CA, root)
     write_whole(path, made.public_bytes(Encoding.PEM))
     return path
 
 
-def load_identity(folder: str | Path, node: str) -> Identity:
-    """A node's certificate, its key and ca.pem from a folder, after checking that they fit."""
+def load_identity(folder: str | Path, node: str, passphrase: bytes | None = None) -> Identity:
+    """A node's certificate, its key and ca.pem from a folder, after checking that they fit.
+
+    The key is there without its passphrase, for gRPC takes no other; in memory alone.
+    """
     check_node(node)
     home = Path(folder)
     path = home / f"{node}.pem"
     mend = f"make it with `peerwise network cert {node} --ca FOLDER`"
     root_text = _read(home / CA, "certificate of the authority", "copy it from who signs")
     text = _read(path, f"certificate of node '{node}'", mend)
-    key_text, key = _load_key(home / f"{node}.key")
+    key_text, key = _load_key(home / f"{node}.key", passphrase, NODE)
     root, own = _certificate(root_text, str(home / CA)), _certificate(text, str(path))
     if _name(own, str(path)) != node:
         raise BadFile(f"{path} is the certificate of '{_name(own, str(path))}', not of '{node}'")
     if _public(own.public_key()) != _public(key.public_key()):
         raise BadFile(f"{home / f'{node}.key'} is not the key of {path}; {mend}")
-    if not _signed(own, root):
+    if not is_issued(own, root):
         raise BadFile(f"{path} was not signed by the authority {home / CA}; {mend}")
     _check_time(root, str(home / CA), "make a new authority")
     _check_time(own, str(path), f"renew it with `peerwise network cert {node} --renew --ca FOLDER`")
@@ -235,12 +254,14 @@ def _usage(signs: bool) -> x509.KeyUsage:
     )
 
 
-def _authority(home: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _authority(
+    home: Path, passphrase: bytes | None
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     mend = f"make an authority with `peerwise network ca {home}`"
     path = home / CA
     root = _certificate(_read(path, "certificate of the authority", mend), str(path))
     _check_time(root, str(path), "make a new authority in another folder")
-    _, key = _load_key(home / CA_KEY)
+    _, key = _load_key(home / CA_KEY, passphrase, AUTHORITY)
     if _public(root.public_key()) != _public(key.public_key()):
         raise BadFile(f"{home / CA_KEY} is not the key of {path}; restore the one that is")
     return root, key
@@ -253,14 +274,23 @@ def _certificate(pem: bytes, what: str) -> x509.Certificate:
         raise BadFile(f"{what} is not a certificate in PEM form: {error}") from None
 
 
-def _name(certificate: x509.Certificate, what: str) -> str:
+def name_in(certificate: x509.Certificate) -> str | None:
+    """The node that a certificate names, if it names one."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(found) != 1 or not isinstance(found[0].value, str):
-        raise BadFile(f"{what} names no node; make one with `peerwise network cert`")
+        return None
     return found[0].value
 
 
-def _signed(own: x509.Certificate, root: x509.Certificate) -> bool:
+def _name(certificate: x509.Certificate, what: str) -> str:
+    name = name_in(certificate)
+    if name is None:
+        raise BadFile(f"{what} names no node; make one with `peerwise network cert`")
+    return name
+
+
+def is_issued(own: x509.Certificate, root: x509.Certificate) -> bool:
+    """Whether an authority has signed a certificate."""
     try:
         own.verify_directly_issued_by(root)
         basic = root.extensions.get_extension_for_class(x509.BasicConstraints).value
@@ -293,9 +323,23 @@ def _public(key: object) -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_whole(path, text, private=True)
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey, passphrase: bytes | None) -> None:
+    write_whole(path, _pem(key, passphrase), private=True)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None) -> bytes:
+    secret: KeySerializationEncryption = NoEncryption()
+    if passphrase is not None:
+        secret = BestAvailableEncryption(passphrase)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+
+
+def is_protected(path: Path) -> bool:
+    """Whether a key is there that needs a passphrase."""
+    try:
+        return b"ENCRYPTED" in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _read(path: Path, what: str, mend: str) -> bytes:
@@ -307,8 +351,10 @@ def _read(path: Path, what: str, mend: str) -> bytes:
         raise BadFile(f"cannot read {path}: {error}") from None
 
 
-def _load_key(path: Path) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
-    """A key that only its owner can read."""
+def _load_key(
+    path: Path, passphrase: bytes | None, variable: str
+) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
+    """A key that only its owner can read, and its text without a passphrase."""
     text = _read(path, "key", "copy it from where it was made, or make a new one")
     mode = path.stat().st_mode & 0o777
     if os.name == "posix" and mode & 0o077:
@@ -316,10 +362,26 @@ def _load_key(path: Path) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
             f"{path} can be read by others (mode {mode:o}); keep it to yourself with `chmod 600 "
             f"{path}`"
         )
+    _check_passphrase(path, passphrase, variable)
     try:
-        key = load_pem_private_key(text, None)
+        key = load_pem_private_key(text, passphrase)
     except (TypeError, ValueError) as error:
-        raise BadFile(f"{path} is not a key in PEM form without a password: {error}") from None
+        if passphrase is not None:
+            raise BadFile(f"the passphrase of {path} is another, or the file is damaged") from None
+        raise BadFile(f"{path} is not a key in PEM form: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise BadFile(f"{path} is not a key on an elliptic curve, which `peerwise network` makes")
-    return text, key
+    return text if passphrase is None else _pem(key, None), key
+
+
+def _check_passphrase(path: Path, passphrase: bytes | None, variable: str) -> None:
+    """Refuse a passphrase too few, and one too many: its owner believes the key to be protected."""
+    if is_protected(path):
+        if passphrase is None:
+            option = "--passphrase-file" if variable == NODE else "--ca-passphrase-file"
+            raise BadFile(f"{path} needs its passphrase; give it with {option} or {variable}")
+    elif passphrase is not None:
+        mend = f"`peerwise network cert {path.stem} --renew` with it protects the key"
+        if variable == AUTHORITY:
+            mend = f"`openssl pkcs8 -topk8 -in {path}` writes a protected copy"
+        raise BadFile(f"{path} has no passphrase and one was given; leave it out, or {mend}")

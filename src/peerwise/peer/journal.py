@@ -42,6 +42,13 @@ class Sparing:
         return left
 
 
+class _Stderr(logging.Handler):
+    """Lines to what is the standard error when they are written."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 class _Json(logging.Formatter):
     """A line of JSON for every event."""
 
@@ -67,7 +74,7 @@ def log_to(folder: Path, node: str, quiet: bool) -> None:
         (security, _file(folder / SECURITY)),
     ]
     if not quiet:
-        handlers.append((log, logging.StreamHandler(sys.stderr)))
+        handlers.append((log, _Stderr()))
     for logger in (log, security):
         for old in logger.handlers[:]:
             logger.removeHandler(old)

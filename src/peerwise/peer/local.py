@@ -23,6 +23,7 @@ from peerwise.errors import BadData, BadFile, PeerwiseError
 from peerwise.peer import views
 from peerwise.peer.charter import Charter, draft
 from peerwise.peer.identity import make_authority, make_certificate
+from peerwise.peer.passphrase import NODE
 from peerwise.peer.plan import Plan
 from peerwise.runtime import Run
 from peerwise.simulate import simulate
@@ -140,7 +141,7 @@ class Peers:
     def start(self, name: str) -> None:
         """Start a peer, or start it again."""
         f = self.federation
-        f.state(name).mkdir(parents=True, exist_ok=True)
+        f.state(name).mkdir(0o700, parents=True, exist_ok=True)
         command = [
             sys.executable, "-m", "peerwise", "peer", "run", "--quiet",
             "--charter", str(f.folder / CHARTER), "--node", name, "--data", str(f.rows(name)),
@@ -149,6 +150,7 @@ class Peers:
         # peers share the cores: one that takes all of them for itself slows the others down
         env = {**os.environ, "JAX_PLATFORMS": "cpu"}
         env.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+        env.pop(NODE, None)  # the keys that are made here have none
         env["OMP_NUM_THREADS"] = env.get("OMP_NUM_THREADS", "1")
         with open(f.state(name) / "output.txt", "ab") as output:
             self.processes[name] = subprocess.Popen(

@@ -1,21 +1,42 @@
-"""What a peer counts, for Prometheus."""
+"""What a peer counts, for Prometheus, and how it is, for whoever watches it."""
 
+from collections.abc import Iterable
+from socketserver import ThreadingMixIn
+from threading import Thread
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from peerwise.errors import BadSetting
+from peerwise.peer.health import Health
+
+HERE = "127.0.0.1"  # of this machine, and of no other
+SECONDS = 10  # in which a caller must have asked
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Silent(WSGIRequestHandler):
+    timeout = SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing: every scrape would be a line."""
 
 
 class Meters:
-    """Counters of one peer."""
+    """Counters of one peer, and its health."""
 
     def __init__(self) -> None:
+        self.health = Health()
         self.registry = CollectorRegistry()
         options: Any = {"registry": self.registry}
         self._round = Gauge("peerwise_round", "Rounds done in this phase", **options)
         self._phase = Gauge("peerwise_phase", "Phase: the last one learns", **options)
         self._heard = Gauge("peerwise_heard", "Neighbours heard in the last round", **options)
+        self._waiting = Gauge("peerwise_waiting", "Neighbours waited for now", **options)
         self._missed = Counter("peerwise_missed", "Letters that came too late or never", **options)
         self._sent = Counter("peerwise_sent_bytes", "Bytes of acknowledged letters", **options)
         self._received = Counter("peerwise_received_bytes", "Bytes of letters that came", **options)
@@ -24,17 +45,31 @@ class Meters:
         self._error = Gauge("peerwise_error", "Error on the node's own rows", **options)
         self._epsilon = Gauge("peerwise_epsilon_spent", "Privacy budget spent", **options)
 
-    def serve(self, port: int) -> None:
-        """Answer at a port of this machine, and of no other."""
+    def serve(self, port: int, host: str = HERE) -> None:
+        """Answer at a port: /health, /live and /ready in JSON, anything else for Prometheus."""
+        metrics = make_wsgi_app(self.registry)
+
+        def app(environ: dict[str, Any], start: Any) -> Any:
+            answer = self.health.answer(environ.get("PATH_INFO", ""))
+            if answer is None:
+                return metrics(environ, start)
+            well, body = answer
+            start("200 OK" if well else "503 Service Unavailable",
+                  [("Content-Type", "application/json")])  # fmt: skip
+            return [body]
+
         try:
-            start_http_server(port, addr="127.0.0.1", registry=self.registry)
+            server = make_server(host, port, app, _Server, _Silent)
         except OSError as error:
             raise BadSetting(f"cannot serve metrics at port {port}: {error.strerror}") from None
+        Thread(target=server.serve_forever, daemon=True, name="metrics").start()
 
     def round(
         self, phase: int, t: int, heard: int, missed: int, seconds: float, error: float | None
     ) -> None:
         """A round is done."""
+        self.health.round(phase, t)
+        self._waiting.set(0)
         self._phase.set(phase)
         self._round.set(t)
         self._heard.set(heard)
@@ -42,6 +77,12 @@ class Meters:
         self._seconds.observe(seconds)
         if error is not None:
             self._error.set(error)
+
+    def waiting(self, names: Iterable[str]) -> None:
+        """A round waits for these neighbours."""
+        names = list(names)
+        self.health.waiting(names)
+        self._waiting.set(len(names))
 
     def sent(self, size: int) -> None:
         """A neighbour has a letter."""

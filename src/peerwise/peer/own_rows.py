@@ -6,12 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from peerwise import data
+from peerwise.data.discreet import discreet
 from peerwise.data.encode import not_one_of
 from peerwise.data.scaling import rescaled
 from peerwise.errors import BadData
 from peerwise.peer.terms import FeatureTerms, LimitTerms
 
 
+@discreet()
 def own_rows(
     table: data.Table,
     schema: data.Schema,
@@ -22,6 +24,7 @@ def own_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """x [m, d] of `dtype` and y [m] int32; BadData says what is not as agreed, and where.
 
+    It names columns and rows and quotes no cell: what a peer says does not stay at its site.
     `words` are those that mean missing; every other text is a value.
     """
     if table.target != schema.target:
@@ -56,7 +59,7 @@ def _within(x: np.ndarray, feature: FeatureTerms) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise BadData(
-            f"column '{feature.name}' holds {x[row]:g} in row {row} (counted from 0), which is not "
+            f"column '{feature.name}' holds a number in row {row} (counted from 0) that is not "
             f"between {low:g} and {high:g}; mend or remove the row"
         )
 
@@ -67,12 +70,13 @@ def _enough(y: np.ndarray, classes: Sequence[str], limits: LimitTerms, name: str
             f"'{name}' has {len(y)} rows and the charter asks for at least {limits.least_rows}; "
             "this node cannot take part with them"
         )
-    for label, count in zip(classes, np.bincount(y, minlength=len(classes)).tolist(), strict=True):
-        if 0 < count < limits.least_count:
-            raise BadData(
-                f"'{name}' has {count} rows of class '{label}' and the charter asks for none or at "
-                f"least {limits.least_count}; remove them or take part with more"
-            )
+    few = np.bincount(y, minlength=len(classes))[y] < limits.least_count
+    if few.any():
+        raise BadData(
+            f"'{name}' has fewer than {limits.least_count} rows of a class, that of row "
+            f"{int(few.argmax())} (counted from 0), and the charter asks for none or so many; "
+            "remove them or take part with more"
+        )
 
 
 def _cells(
@@ -86,11 +90,11 @@ def _cells(
     known = ~np.isnan(codes)
     table = np.zeros((len(classes), len(feature.categories)), int)
     np.add.at(table, (y[known], codes[known].astype(int)), 1)
-    rare = (table > 0) & (table < limits.least_count)
+    rare = np.zeros(len(y), bool)
+    rare[known] = table[y[known], codes[known].astype(int)] < limits.least_count
     if rare.any():
-        c, k = np.argwhere(rare)[0].tolist()
         raise BadData(
-            f"{table[c, k]} rows of class '{classes[c]}' have {feature.name} = "
-            f"'{feature.categories[k]}' and the charter asks for none or at least "
-            f"{limits.least_count}; remove them or take part with more"
+            f"fewer than {limits.least_count} rows of a class have the '{feature.name}' of row "
+            f"{int(rare.argmax())} (counted from 0), and the charter asks for none or so many; "
+            "remove them or take part with more"
         )

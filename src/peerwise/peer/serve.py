@@ -1,13 +1,15 @@
 """A peer from files: its charter, certificate, rows and state, until it is done or told to stop."""
 
 import asyncio
+import ctypes
 import fcntl
 import hashlib
 import os
 import resource
 import signal
+import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,18 +17,24 @@ import numpy as np
 
 from peerwise import data
 from peerwise.channel import Channel
+from peerwise.data.discreet import discreet
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
 from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.handshakes import heard
+from peerwise.peer.health import beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
+from peerwise.peer.large import LARGE
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 
+TRIES = 10  # to get hold of a state
+MMAP_THRESHOLD = -3  # a number of malloc.h
 FILES = 16384  # that may be open, if the system allows it
 
 
@@ -48,10 +56,12 @@ class Site:
         channel: Channel | Mapping[str, Any] | None = None,
         quiet: bool = False,
         allowed: Collection[str] = (),
+        passphrase: bytes | None = None,
     ):
         self.charter = Charter.load(charter, allowed)
         self.charter.index(node)
         self.node, self.state, self.keys, self.listen = node, state, keys, listen
+        self.passphrase = passphrase
         self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
         if not 0 <= held_out < 1:
             raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
@@ -63,8 +73,9 @@ class Site:
         return Plan(self.charter, self.node, self.table, channel=self.channel)
 
 
+@discreet()
 def load_rows(path: Path, target: str) -> data.Table:
-    """A node's own file, which must have the column to predict."""
+    """A node's own file, which must have the column to predict; errors quote no cell of it."""
     if not path.exists():
         raise BadFile(f"there is no data file {path}")
     return data.load(path, target=target)
@@ -102,13 +113,21 @@ def only_one(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise BadFile(f"cannot write to the state {folder}: {error.strerror}") from None
     with open(folder / LOCK, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(file.fileno()):
             raise BadFile(
                 f"another process runs with the state {folder}; stop it, or give another --state"
-            ) from None
+            )
         yield
+
+
+def _locked(file: int) -> bool:
+    """Whether the lock is ours now; who looks whether a peer runs holds it for a moment, too."""
+    for _ in range(TRIES):
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class Ended(NamedTuple):
@@ -122,6 +141,7 @@ def serve(site: Site) -> Ended:
     """Run until all rounds are done, or SIGTERM or SIGINT."""
     os.umask(0o077)  # whatever is written here is for the site alone
     _many_files()
+    give_back_memory()
     with only_one(site.state):
         return _serve(site)
 
@@ -134,8 +154,17 @@ def _many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def give_back_memory() -> None:
+    """Have the memory of large letters go back to the system once they are used up (glibc).
+
+    Left to itself, it keeps what was freed in pieces too small for the next letters.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+
+
 def _serve(site: Site) -> Ended:
-    identity = load_identity(site.keys, site.node)
+    identity = load_identity(site.keys, site.node, site.passphrase)
     plan = site.plan()
     held_out = None
     if site.kept is not None:  # nothing of them leaves: they need not be many
@@ -156,6 +185,7 @@ def _serve(site: Site) -> Ended:
     if store.lost:
         log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
     meters = Meters()
+    meters.health.node = site.node
     if site.metrics is not None:
         meters.serve(site.metrics)
     options = Options(site.listen, site.linger, held_out=held_out)
@@ -163,12 +193,20 @@ def _serve(site: Site) -> Ended:
     async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)
         loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            meters.health.down()
+            daemon.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, daemon.stop)
+            loop.add_signal_handler(number, stop)
+        signs = asyncio.create_task(beating(meters.health, site.state / LOCK))
         done = await daemon.run()
+        signs.cancel()
         return Ended(done, daemon.lacking if done else ())
 
     try:
-        return asyncio.run(run())
+        with heard():
+            return asyncio.run(run())
     finally:
         store.close()

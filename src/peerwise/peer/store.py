@@ -17,82 +17,19 @@ from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.anchor import Anchor
+from peerwise.peer.large import HASH, Large, letter_hash, reference_of
+from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
+from peerwise.peer.signing import Seal, parted
+from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mark_of, sha256
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 
 FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
+PROOFS = 1000  # contradictions that are kept; more prove nothing more
+TOLD = 1000  # rounds of which a peer keeps what every neighbour signed
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
-STATE = "2"  # of the tables below: a file of another version is refused
-TABLES = """
-CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS progress (
-    id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL,
-    state BLOB NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS inbox (
-    sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL,
-    time TEXT NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
-);
-CREATE TABLE IF NOT EXISTS bodies (hash TEXT PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS outbox (
-    receiver TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
-    bytes INTEGER NOT NULL, made TEXT NOT NULL, acknowledged TEXT, mark TEXT NOT NULL,
-    PRIMARY KEY (receiver, phase, round)
-);
-CREATE INDEX IF NOT EXISTS outbox_place ON outbox (phase, round);
-CREATE INDEX IF NOT EXISTS outbox_away ON outbox (receiver, phase, round)
-    WHERE acknowledged IS NULL;
-CREATE TABLE IF NOT EXISTS rounds (
-    phase INTEGER NOT NULL, round INTEGER NOT NULL, heard TEXT NOT NULL, missed TEXT NOT NULL,
-    seconds REAL NOT NULL, error REAL, time TEXT NOT NULL, mark TEXT NOT NULL,
-    PRIMARY KEY (phase, round)
-);
-CREATE TABLE IF NOT EXISTS quarantine (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, sender TEXT NOT NULL, phase INTEGER NOT NULL,
-    round INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, time TEXT NOT NULL,
-    mark TEXT NOT NULL, UNIQUE (sender, phase, round)
-);
-CREATE TABLE IF NOT EXISTS heads (
-    sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
-    mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS lives (
-    name TEXT PRIMARY KEY, life INTEGER NOT NULL, mark TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS ejected (
-    name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
-);
-"""
-# what the hash of a row is of; `bodies` are kept by their own
-HASHED = {
-    "peer": "key, value",
-    "outbox": "receiver, phase, round, hash, bytes, made, acknowledged",
-    "rounds": "phase, round, heard, missed, seconds, error, time",
-    "progress": "id, phase, round, state, time",
-    "inbox": "sender, phase, round, body, time",
-    "quarantine": "sender, phase, round, reason, body, time",
-    "heads": "sender, phase, round, hash",
-    "lives": "name, life",
-    "ejected": "name, why, time",
-}
-_ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"
-SMALL = (
-    "peer",
-    "outbox",
-    "rounds",
-    "heads",
-    "lives",
-    "ejected",
-)  # without states and letters, which may be large
-
-
-class Place(NamedTuple):
-    """How far a peer has come."""
-
-    phase: int
-    round: int
 
 
 class Aside(NamedTuple):
@@ -106,41 +43,21 @@ class Aside(NamedTuple):
     time: str
 
 
-class Came(NamedTuple):
-    """A letter that came; `newest`: those before it are of no use any more."""
-
-    sender: str
-    place: Place
-    body: bytes
-    newest: bool
-
-
-class Away(NamedTuple):
-    """A letter that is to be sent."""
-
-    receiver: str
-    place: Place
-    body: bytes
-
-
 def now() -> str:
     """The time, to write down."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _mark(*values: Any) -> str:
-    """The hash of a row; SQLite may give back a whole number as a real one."""
-    mark = hashlib.sha256()
-    for value in values:
-        value = float(value) if isinstance(value, int) else value
-        part = value if isinstance(value, bytes) else repr(value).encode()
-        mark.update(f"{type(value).__name__} {len(part)} ".encode())
-        mark.update(part)
-    return mark.hexdigest()
+def _seal(body: bytes) -> Seal | None:
+    try:
+        return parted(body)[1]
+    except BadLetter:
+        return None
 
 
-def _sha256(body: Any) -> str:
-    return hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else ""
+def _content(body: bytes) -> bytes:
+    """A letter without its seal, which a renewed certificate changes."""
+    return body if _seal(body) is None else parted(body)[0]
 
 
 class Store:
@@ -148,10 +65,13 @@ class Store:
 
     def __init__(self, db: sqlite3.Connection, path: Path, ledger: Ledger | None):
         self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
-        db.create_function("mark", -1, _mark, deterministic=True)
-        db.create_function("sha256", 1, _sha256, deterministic=True)
+        db.create_function("mark", -1, mark_of, deterministic=True)
+        db.create_function("sha256", 1, sha256, deterministic=True)
         self.anchor: Anchor | None = None
         self.lost = 0  # charges that only the anchor knew of
+        self._large = Large(path.parent)
+        self._owner = False  # of the files of large letters: who only looks removes none
+        self._stale = True  # whether some of them may not be needed any more
 
     @classmethod
     def open(
@@ -206,6 +126,8 @@ class Store:
                     made.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
                              state=STATE)  # fmt: skip
             made._check(HASHED, bodies=True)
+            made.inbox()  # whether files of large letters are whole
+            made._owner = True
             made._mine({"node": node, "charter": charter, "data": data})
             if ledger is not None and anchor is not None:
                 made.anchor = Anchor(anchor, data)
@@ -266,11 +188,24 @@ class Store:
             yield
             if self.anchor is not None and self.ledger is not None:
                 self.anchor.note(self.ledger)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove files of large letters that are used up; only once no row has them any more."""
+        if not self._owner or not self._stale:
+            return
+        with self._lock:
+            rows = self._read(
+                "SELECT body FROM inbox WHERE typeof(body) = 'text' UNION ALL "
+                "SELECT body FROM quarantine WHERE typeof(body) = 'text'"
+            )
+            self._large.sweep([body for (body,) in rows])
+            self._stale = False
 
     def _keep(self, verb: str, table: str, *values: Any) -> None:
         """Insert a row and its hash."""
         places = ", ".join("?" * (len(values) + 1))
-        self._db.execute(f"{verb} INTO {table} VALUES ({places})", (*values, _mark(*values)))
+        self._db.execute(f"{verb} INTO {table} VALUES ({places})", (*values, mark_of(*values)))
 
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -309,7 +244,7 @@ class Store:
         marks: dict[int, str] = {}  # most letters are the same bytes for all
         if newest:
             self._db.execute(
-                f"UPDATE outbox {_ACKNOWLEDGED} WHERE acknowledged IS NULL AND phase = ? AND "
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE acknowledged IS NULL AND phase = ? AND "
                 "round < ?",
                 (DROPPED, DROPPED, *place),
             )
@@ -327,6 +262,11 @@ class Store:
             "DELETE FROM inbox WHERE phase < ? OR (phase = ? AND round < ?)",
             (place.phase, place.phase, place.round + 1 - keep),
         )
+        self._stale = True
+        self._db.execute(
+            "DELETE FROM told WHERE phase < ? OR (phase = ? AND round < ?)",
+            (place.phase - 1, place.phase, place.round - TOLD),
+        )
         self._db.execute(
             "DELETE FROM bodies WHERE hash NOT IN ("  # three searches, of which none is a scan
             "SELECT hash FROM outbox WHERE phase > ? UNION ALL "
@@ -336,7 +276,7 @@ class Store:
         )
 
     def put(self, sender: str, place: Place, body: bytes, newest: bool = False) -> bool:
-        """Keep a letter that came; whether the same place held other bytes before.
+        """Keep a letter that came; whether the same place held other bytes, or is in quarantine.
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
         """
@@ -345,28 +285,76 @@ class Store:
     def put_all(self, letters: Sequence[Came]) -> list[bool]:
         """Keep letters that came at about the same time, for the price of one; see `put`."""
         with self.transaction():
-            return [self._put(*letter) for letter in letters]
+            differs = [self._put(*letter) for letter in letters]
+            self._large.settle()
+            return differs
 
     def _put(self, sender: str, place: Place, body: bytes, newest: bool) -> bool:
         old = self._db.execute(
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
         ).fetchone()
+        kept = reference_of(body)
         if old is not None:
-            return bytes(old[0]) != body
+            return bool(old[0] != kept) and _content(self._large.read(old[0])) != _content(body)
         if self.aside(sender, place):
-            return False
+            return True
         if newest:
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
-        self._keep("INSERT", "inbox", sender, *place, body, now())
-        self._head(sender, place, body)
+            self._stale = True
+        self._written(kept, body)
+        self._keep("INSERT", "inbox", sender, *place, kept, now())
+        self._head(sender, place, kept)
+        self._signed(sender, place, body)
         return False
 
-    def _head(self, sender: str, place: Place, body: bytes) -> None:
+    def _written(self, kept: bytes | str, body: bytes) -> None:
+        """Put a large letter into its file."""
+        if isinstance(kept, str):
+            self._large.write(kept, body)
+
+    def _head(self, sender: str, place: Place, kept: bytes | str) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
         known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
         if not known or place > Place(*known[0]):
-            self._keep("INSERT OR REPLACE", "heads", sender, *place, _sha256(body))
+            self._keep("INSERT OR REPLACE", "heads", sender, *place, letter_hash(kept))
+
+    def _signed(self, sender: str, place: Place, body: bytes) -> None:
+        """Note what a neighbour signed for all its neighbours."""
+        seal = _seal(body)
+        if seal is not None and not seal.personal:
+            self._keep("INSERT OR REPLACE", "certificates", sender, seal.certificate)
+            said = sha256(_content(body)), seal.signature
+            self._keep("INSERT OR IGNORE", "told", sender, *place, *said)
+
+    def told(self, since: Place = NOWHERE) -> list[tuple[str, Place, str, bytes]]:
+        """What neighbours signed after a place: sender, place, hash and signature."""
+        rows = self._read(
+            "SELECT sender, phase, round, hash, signature FROM told "
+            "WHERE (phase, round) > (?, ?) ORDER BY phase, round, sender",
+            since,
+        )
+        return [(sender, Place(phase, t), mark, bytes(by)) for sender, phase, t, mark, by in rows]
+
+    def certificates(self) -> dict[str, bytes]:
+        """By neighbour: the certificate that came with its last letter."""
+        rows = self._read("SELECT name, certificate FROM certificates")
+        return {name: bytes(der) for name, der in rows}
+
+    def put_proofs(self, proofs: Iterable[Any]) -> list[Any]:
+        """Keep proofs that a node told neighbours different things; those that are new."""
+        with self.transaction():
+            known = {(sender, place, theirs) for sender, place, _, theirs, *_ in self.proofs()}
+            fresh = [p for p in proofs if (p.sender, p.place, p.theirs) not in known][:PROOFS]
+            for proof in fresh if len(known) < PROOFS else ():
+                self._keep("INSERT OR IGNORE", "proofs", proof.sender, *proof.place, *proof[2:])
+        return fresh if len(known) < PROOFS else []
+
+    def proofs(self) -> list[tuple[Any, ...]]:
+        """Sender, place, hash and signature of both letters, and who was told the other."""
+        rows = self._read("SELECT sender, phase, round, ours, theirs, signature, other, witness "
+                          "FROM proofs ORDER BY sender, phase, round")  # fmt: skip
+        return [(who, Place(phase, t), *rest) for who, phase, t, *rest in rows]
 
     def heads(self) -> dict[str, Place]:
         """By neighbour: the newest of its letters that came."""
@@ -385,7 +373,7 @@ class Store:
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
         rows = self._read("SELECT sender, phase, round, body FROM inbox")
-        return {(sender, Place(phase, t)): bytes(body) for sender, phase, t, body in rows}
+        return {(s, Place(phase, t)): self._large.read(body) for s, phase, t, body in rows}
 
     def put_aside(
         self, sender: str, place: Place, reason: str, body: bytes | None, inside: bool = False
@@ -397,15 +385,21 @@ class Store:
                 rows = self._read(f"SELECT body FROM inbox WHERE {where}", (sender, *place))
                 if not rows:
                     return
-                body = bytes(rows[0][0])
+                kept = rows[0][0]
+            else:
+                kept = reference_of(body)
+                self._written(kept, body)
+                self._large.settle()
+                self._signed(sender, place, body)
             self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
-            row = (sender, *place, reason[:500], body, now())
+            self._stale = True
+            row = (sender, *place, reason[:500], kept, now())
             self._db.execute(
                 "INSERT OR IGNORE INTO quarantine (sender, phase, round, reason, body, time, mark) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*row, _mark(*row)),
+                (*row, mark_of(*row)),
             )
-            self._head(sender, place, body)
+            self._head(sender, place, kept)
             self._db.execute(
                 "DELETE FROM quarantine WHERE sender = ? AND id NOT IN (SELECT id FROM quarantine "
                 "WHERE sender = ? ORDER BY id DESC LIMIT ?)",
@@ -418,8 +412,9 @@ class Store:
         given = {key: value for key, value in chosen.items() if value is not None}
         where = " AND ".join(f"{key} = ?" for key in given) or "1"
         rows = self._read(
-            "SELECT id, sender, phase, round, reason, length(body), time FROM quarantine "
-            f"WHERE {where} ORDER BY id",
+            "SELECT id, sender, phase, round, reason, CASE typeof(body) WHEN 'text' THEN "
+            f"CAST(substr(body, {HASH + 2}) AS INTEGER) ELSE length(body) END, time "
+            f"FROM quarantine WHERE {where} ORDER BY id",
             given.values(),
         )
         return [Aside(i, who, Place(phase, t), *rest) for i, who, phase, t, *rest in rows]
@@ -474,7 +469,7 @@ class Store:
             self._keep("INSERT OR REPLACE", "ejected", name, why, now())
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (name,))
             self._db.execute(
-                f"UPDATE outbox {_ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL",
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL",
                 (DROPPED, DROPPED, name),
             )
 
@@ -505,7 +500,7 @@ class Store:
         with nullcontext() if inside else self.transaction():
             when = now()
             self._db.execute(
-                f"UPDATE outbox {_ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL "
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL "
                 "AND (phase < ? OR (phase = ? AND round <= ?))",
                 (when, when, receiver, place.phase, place.phase, place.round),
             )

@@ -6,17 +6,20 @@ whom the federation's own authority has signed gets through to it, and nobody el
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 
 from peerwise.errors import BadSetting
+from peerwise.peer.handshakes import Watch
 from peerwise.peer.identity import Identity, is_over
+from peerwise.peer.journal import Sparing
 
 SERVICE = "peerwise.Peer"
-METHODS = ("Hello", "Push", "Pull")
+METHODS = ("Hello", "Push", "Pull", "Heads")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller
 LIFE = "peerwise-life"  # the header with the number of the caller's life
 MARGIN = 1 << 16  # bytes of a call beside its letter
@@ -24,6 +27,10 @@ IN_FLIGHT = 4  # calls of one peer at a time
 STREAMS = 8  # of one connection
 WINDOW = 1 << 18  # bytes of a message that come before it is wanted
 HANDSHAKE = 5.0  # seconds in which a caller must have shown its certificate
+ROOM = 1 << 27  # bytes of large messages that come or go at a time
+FEWEST = 4  # of them, however large
+TURN = 20.0  # seconds after which a message that still comes makes room for another
+PENALTY = 2.0  # seconds that one waits for a refusal after many of them
 BODY = 60.0  # seconds in which a letter must have come
 HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
 CONNECTIONS = 4096  # that are open at a time
@@ -106,6 +113,34 @@ async def _only(bodies: Any) -> bytes:
     raise Refused(Code.CANCELLED, "the caller hung up before its message had come", "silent")
 
 
+class Turns:
+    """A few at a time: whoever comes later waits, but for nobody longer than a while.
+
+    Large messages would otherwise all be in memory at once. One that comes slowly gives its turn
+    away and goes on, so that nobody can keep the others out.
+    """
+
+    def __init__(self, largest: int):
+        self._turns = asyncio.Semaphore(max(FEWEST, ROOM // max(largest, 1)))
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """A block that is begun when it is one's turn."""
+        await self._turns.acquire()
+        mine = [self._turns]
+
+        def over() -> None:
+            while mine:
+                mine.pop().release()
+
+        timer = asyncio.get_running_loop().call_later(TURN, over)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            over()
+
+
 class Server(grpc.GenericRpcHandler):
     """What listens for neighbours.
 
@@ -123,6 +158,8 @@ class Server(grpc.GenericRpcHandler):
     ):
         self._answer, self._admit = answer, admit
         self._busy: dict[str, int] = {}
+        self._turns = Turns(most)
+        self._refusals = Sparing()
         self.address = address
         options = [
             *_options(most),
@@ -149,6 +186,7 @@ class Server(grpc.GenericRpcHandler):
                 f"cannot listen at {address}: the port is taken or the address is not this "
                 "machine's; stop the other program, or give another with --listen"
             )
+        self.watch = Watch(self.port, 2 * HANDSHAKE)
 
     def service(self, details: Any) -> Any:
         """The handler of a method, None for one that there is not."""
@@ -156,31 +194,41 @@ class Server(grpc.GenericRpcHandler):
         if service != SERVICE or method not in METHODS:
             return None
 
-        async def handle(bodies: Any, context: Any) -> bytes:
+        async def handle(bodies: Any, context: Any) -> None:
             try:
-                return await self._handled(method, bodies, context)
+                answer = await self._handled(method, bodies, context)
             except Refused as error:
                 await context.abort(error.code, _sayable(error.why))
-            raise AssertionError("an aborted call does not come back")
+            if len(answer) < MARGIN:
+                await context.write(answer)
+                return
+            async with self._turns.one():
+                await context.write(answer)
 
-        # a caller sends one message; read as a stream, it can be refused before it has come
-        return grpc.stream_unary_rpc_method_handler(handle)
+        # a caller sends one message; read as a stream, it can be refused before it has come, and
+        # is told one; written as a stream, it is known when it has gone
+        return grpc.stream_stream_rpc_method_handler(handle)
 
     async def _handled(self, method: str, bodies: Any, context: Any) -> bytes:
         headers = dict(context.invocation_metadata() or ())
         life = _life(headers.get(LIFE))
         where = str(context.peer() or "")
+        self.watch.called(where)
         charter = str(headers.get(CHARTER, ""))[:64]
         known = context.auth_context()
         call = Call(method, _caller(known), charter, b"", life, where, _expired(known))
-        self._admit(call)
+        await self._let_in(call)
         busy = self._busy.get(call.caller, 0)
         if busy >= IN_FLIGHT:
             raise Refused(Code.RESOURCE_EXHAUSTED, "too many calls at once", "busy")
         self._busy[call.caller] = busy + 1
         try:
-            body = await asyncio.wait_for(_only(bodies), BODY)
-            return await self._answer(call._replace(body=body))
+            if method != "Push":
+                body = await asyncio.wait_for(_only(bodies), BODY)
+                return await self._answer(call._replace(body=body))
+            async with self._turns.one():
+                body = await asyncio.wait_for(_only(bodies), BODY)
+                return await self._answer(call._replace(body=body))
         except TimeoutError:
             why = f"nothing whole came within {BODY:g} seconds"
             raise Refused(Code.DEADLINE_EXCEEDED, why, "slow") from None
@@ -189,12 +237,27 @@ class Server(grpc.GenericRpcHandler):
             if not self._busy[call.caller]:
                 del self._busy[call.caller]
 
+    async def _let_in(self, call: Call) -> None:
+        """Refuse whom `admit` refuses; who asks again and again waits for it.
+
+        A refusal costs as much as an answer. One that asks, is refused and asks again would
+        otherwise get as many as the peer can give.
+        """
+        try:
+            self._admit(call)
+        except Refused:
+            if self._refusals.left_out(call.caller) is None:
+                await asyncio.sleep(PENALTY)
+            raise
+
     async def start(self) -> None:
         """Begin to listen."""
         await self._server.start()
+        self.watch.start()
 
     async def stop(self, grace: float = 1.0) -> None:
         """Let calls in flight end, then stop."""
+        self.watch.stop()
         await self._server.stop(grace)
 
 

@@ -3,7 +3,7 @@
 import fcntl
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +14,11 @@ from peerwise.core import State
 from peerwise.errors import BadFile, BadSetting, UnknownName
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
+from peerwise.peer.health import silent_for
 from peerwise.peer.model_file import Learnt, blank_value
-from peerwise.peer.store import DROPPED, LOCK, Aside, Place, Store
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.signing import content
+from peerwise.peer.store import DROPPED, LOCK, Aside, Store
 from peerwise.peer.wire import unpack_tree
 
 
@@ -37,6 +40,8 @@ class Status(NamedTuple):
     budget: float | None
     time: str  # of the last change
     running: bool  # whether a process works with the state now
+    silent: float = 0.0  # seconds for which that process has given no sign of life
+    waiting: tuple[str, ...] = ()  # neighbours that have no letter here for the next round
 
     @property
     def done(self) -> bool:
@@ -62,26 +67,41 @@ def status(folder: str | Path) -> Status | None:
         size, count = store.rows(
             "SELECT coalesce(sum(bytes), 0), count(*) FROM outbox WHERE acknowledged != ?", DROPPED
         )[0]
+        waiting = _waiting(store, about, Place(phase, t))
         heard, missed, seconds = last[0] if last else ("", "", 0.0)
         spent = store.ledger.total().epsilon if store.ledger is not None else None
         budget = store.ledger.budget.epsilon if store.ledger is not None else None
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
-        when, _is_running(folder),
+        when, *_running(folder), waiting,
     )  # fmt: skip
 
 
-def _is_running(folder: str | Path) -> bool:
-    """Whether a process holds the lock of a state."""
+def _waiting(store: Store, about: Mapping[str, str], place: Place) -> tuple[str, ...]:
+    """The neighbours of whom no letter is there for a round, good or bad, and that are not out."""
+    came = {
+        sender
+        for table in ("inbox", "quarantine")
+        for (sender,) in store.rows(
+            f"SELECT sender FROM {table} WHERE phase = ? AND round = ?", *place
+        )
+    }
+    out = came | store.ejected().keys()
+    return tuple(n for n in Charter.parse(about["text"]).neighbours(about["node"]) if n not in out)
+
+
+def _running(folder: str | Path) -> tuple[bool, float]:
+    """Whether a process holds the lock of a state, and for how long it has given no sign."""
+    path = Path(folder) / LOCK
     try:
-        with open(Path(folder) / LOCK) as file:
+        with open(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return False
+        return False, 0.0
     except OSError:
-        return True
-    return False
+        return True, silent_for(path)
+    return False, 0.0
 
 
 def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
@@ -99,7 +119,7 @@ def outbox(folder: str | Path, last: int | None = None) -> pd.DataFrame:
 
 
 def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
-    """The very bytes of a letter, as long as they are kept."""
+    """The very bytes of a letter but for its signature, as long as they are kept."""
     with closing(Store.look(folder)) as store:
         bodies = store.rows(
             "SELECT body, hash FROM outbox JOIN bodies USING (hash) WHERE phase = ? AND "
@@ -115,7 +135,7 @@ def letter(folder: str | Path, place: Place, receiver: str) -> bytes:
     body, mark = bytes(bodies[0][0]), bodies[0][1]
     if hashlib.sha256(body).hexdigest() != mark:
         raise BadFile(f"the letter that {folder} keeps is damaged: it is not the one that was sent")
-    return body
+    return content(body)
 
 
 def audit(folder: str | Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ number is one: safetensors itself takes NaN, a shape of [0, 2^60] and 100,000 em
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,10 +16,11 @@ from safetensors.numpy import save
 
 from peerwise.checkpoint import named_leaves
 from peerwise.core import Range, Tree
-from peerwise.errors import PeerwiseError
 from peerwise.peer.names import LONGEST
+from peerwise.peer.protocol.messages import BadLetter, BadNumbers, Envelope
+from peerwise.peer.signing import MOST as SEAL
 
-VERSION = "2"  # raised, too, when nodes of two versions would compute other numbers
+VERSION = "3"  # raised, too, when nodes of two versions would compute other numbers
 HEADER = 4096  # bytes of a header, and as many for every few tensors
 PER_TENSOR = 512
 FEWEST = 32  # tensors for which there is room, for letters of another phase
@@ -30,22 +31,6 @@ TYPES = {
 # larger numbers overflow once squared and summed, and would end the node that hears them
 LARGEST = {"F64": 1e100, "F32": 1e15}
 NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
-
-
-class BadLetter(PeerwiseError):
-    """Bytes that are no letter of this federation."""
-
-
-class BadNumbers(BadLetter):
-    """A letter of the right form with numbers that no honest node sends."""
-
-
-class Envelope(NamedTuple):
-    """What is written on a letter."""
-
-    sender: str
-    phase: int
-    round: int
 
 
 class Format:
@@ -73,7 +58,7 @@ class Format:
             np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
         )
         self._header_most = HEADER + PER_TENSOR * max(len(self._want), FEWEST)
-        self.largest = 8 + self._header_most + self.bytes  # no letter has more bytes
+        self.largest = 8 + self._header_most + self.bytes + SEAL  # no letter has more bytes
 
     def encode(self, letter: Tree, envelope: Envelope) -> bytes:
         """The letter as bytes, always the same for the same letter."""

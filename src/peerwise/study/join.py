@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from peerwise import data, metrics
+from peerwise.data.discreet import discreet
 from peerwise.data.encode import WORDS
-from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
+from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.estimators import DecentralizedClassifier
 from peerwise.metrics.bootstrap import METRICS
 
@@ -26,6 +27,7 @@ class Joined(NamedTuple):
     rows: dict[str, int]  # site -> rows learnt from
 
 
+@discreet()
 def join(
     name: str,
     site: str,
@@ -47,7 +49,7 @@ def join(
     site's other rows alone (`isolated`), the network's is the model with which the site's node
     ends (`crc`); center, scale and categories are those of all sites for both. `by` names columns
     whose values get a line each in the report. Columns are numbers or categories as the training
-    rows show, or as the source or `columns` declares.
+    rows show, or as the source or `columns` declares. Errors quote no cell of a site's rows.
     """
     if not 0 < held_out < 1:
         raise BadSetting(f"held_out must be between 0 and 1, got {held_out}")
@@ -90,12 +92,7 @@ def join(
         network = DecentralizedClassifier(
             method, random_state=seed, handle_unknown="missing", **options
         )
-        try:
-            network.fit(x[train], y[train], groups=owner[train])
-        except PeerwiseError:
-            raise
-        except ValueError as error:  # scikit-learn's own checks: infinity, say
-            raise BadData(f"'{name}': {str(error).splitlines()[0]}") from None
+        network.fit(x[train], y[train], groups=owner[train])
         prob[method] = _own_scores(network, x[~train], owner[~train], len(classes))
     asked: dict[str, Any] = {
         "classes": classes.tolist(),

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from peerwise.core import Links, on_device
 from peerwise.declare import build, canonical, declares, gives
 from peerwise.errors import BadSetting
+from peerwise.topology.large import LARGE, distinct, pairing, preferential, prufer_tree
 from peerwise.topology.links import ALWAYS, Topology, undirected, whole
 
 gives("topology", Topology)
@@ -124,7 +125,7 @@ def _prufer(n: int, rng: np.random.Generator) -> np.ndarray:
     """The n - 1 edges of a tree drawn uniformly among the n^(n - 2) labelled ones."""
     if n == 1:
         return np.zeros((0, 2), np.int64)
-    return np.array(nx.from_prufer_sequence(rng.integers(n, size=n - 2).tolist()).edges)
+    return prufer_tree(rng.integers(n, size=n - 2))
 
 
 @declares("topology")
@@ -158,6 +159,11 @@ def tree_plus(
     return undirected(n, *_pairs(np.append(taken, codes)))
 
 
+def _is_connected(n: int, u: np.ndarray, v: np.ndarray) -> bool:
+    """Whether every node can be reached from every other."""
+    return bool(connected_components(coo_array((np.ones(u.size, bool), (u, v)), (n, n)))[0] == 1)
+
+
 @declares("topology")
 def erdos_renyi(
     n: int = 50, seed: int = 0, *, p: Annotated[Probability, "that a pair is linked"] = 0.2
@@ -173,8 +179,12 @@ def erdos_renyi(
         count = rng.binomial(total, p)
         if count < n - 1:
             continue
-        u, v = _pairs(rng.choice(max(total, 1), count, replace=False, shuffle=False))
-        if connected_components(coo_array((np.ones(u.size), (u, v)), (n, n)))[0] == 1:
+        if n < LARGE:
+            codes = rng.choice(max(total, 1), count, replace=False, shuffle=False)
+        else:
+            codes = distinct(rng, total, count)
+        u, v = _pairs(codes)
+        if _is_connected(n, u, v):
             return undirected(n, u, v)
     raise BadSetting(
         f"p = {p} gave no connected graph of {n} nodes in {_TRIES} draws; "
@@ -193,6 +203,8 @@ def barabasi_albert(
     """
     if m >= whole("n", n, 1):
         raise BadSetting(f"m must be below n = {n}, got {m}")
+    if n >= LARGE:
+        return undirected(n, *preferential(np.random.default_rng(whole("seed", seed, 0)), n, m))
     return _from_nx(nx.barabasi_albert_graph(n, m, seed=whole("seed", seed, 0)))
 
 
@@ -210,6 +222,11 @@ def regular(
     if k < 2 and n > k + 1:
         raise BadSetting(f"k must be 2 or more to connect {n} nodes, got {k}")
     draws = random.Random(whole("seed", seed, 0))
+    if n >= LARGE and k > 2:
+        rng = np.random.default_rng(seed)
+        while not _is_connected(n, *(edges := pairing(rng, n, k))):
+            pass  # hardly ever: with three or more neighbours nearly all such graphs are connected
+        return undirected(n, *edges)
     for _ in range(_TRIES):
         graph = nx.random_regular_graph(k, n, seed=draws)
         if nx.is_connected(graph):

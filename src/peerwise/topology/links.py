@@ -90,6 +90,13 @@ def _power(degree: np.ndarray) -> np.ndarray:
     return 1 << exponent
 
 
+def _by_receiver(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+    """The order of links by receiver, then sender."""
+    if n < 2**31:
+        return np.argsort(dst.astype(np.int64) * n + src, kind="stable")
+    return np.lexsort((src, dst))
+
+
 def build(
     n: int,
     graphs: Sequence[Edges],
@@ -107,20 +114,23 @@ def build(
     slot = np.full((g, e), -1)
     degree = np.zeros(n, np.int64)
     for i, (src, dst, weight) in enumerate(graphs):
-        order = np.argsort(dst, kind="stable") if arrival else np.lexsort((src, dst))
+        order = np.argsort(dst, kind="stable") if arrival else _by_receiver(n, src, dst)
         here = i, slice(src.size)
         links.src[here], links.dst[here], links.weight[here] = src[order], dst[order], weight[order]
-        slot[here] = np.arange(src.size) - np.searchsorted(dst[order], dst[order])
-        degree = np.maximum(degree, np.bincount(dst, minlength=n))
+        count = np.bincount(dst, minlength=n)
+        begin = np.cumsum(count) - count
+        slot[here] = np.arange(src.size) - begin[dst[order]]
+        degree = np.maximum(degree, count)
 
     size = _power(degree)  # slots of each node
     if n * size.max() <= 16 * e + 4096:
         size[:] = size.max()
-    table = []
+    table, place = [], np.zeros(n, np.int64)  # of each node in its bucket
     for k in np.unique(size):
         nodes = np.flatnonzero(size == k)
+        place[nodes] = np.arange(nodes.size)
         graph, link = np.nonzero((slot >= 0) & (size[links.dst] == k))
-        row = np.searchsorted(nodes, links.dst[graph, link])
+        row = place[links.dst[graph, link]]
         bucket = np.full((g, nodes.size, k), -1, np.int32)
         bucket[graph, row, slot[graph, link]] = link
         table.append((on_device(nodes.astype(np.int32)), on_device(bucket)))

@@ -1,0 +1,47 @@
+"""Calls to neighbours: what the core wants to ask, and what came of it."""
+
+import json
+from collections.abc import Mapping
+
+import grpc.aio
+
+from peerwise.peer.greeting import said, spoken
+from peerwise.peer.protocol.ground import POLL
+from peerwise.peer.protocol.messages import Answered, Ask, Failed, Greeting
+from peerwise.peer.transport import Link
+
+HELLO, LAST, MARGIN = 10.0, 5.0, 10.0  # seconds for an answer; a pull has those it waits and more
+
+
+class Dialling:
+    """The ways to neighbours that can be dialled; `push` is how many seconds a letter may take."""
+
+    def __init__(self, links: Mapping[str, Link], summary: Mapping[str, str], push: float):
+        self.links, self._summary = links, summary
+        self._seconds = {"Hello": HELLO, "Push": push, "Pull": POLL + MARGIN, "Last": LAST}
+
+    async def asked(self, ask: Ask) -> Answered | Failed:
+        """What a neighbour answers, or why it does not."""
+        method = "Pull" if ask.method == "Last" else ask.method
+        link, seconds = self.links[ask.name], self._seconds[ask.method]
+        try:
+            answer = await link.call(method, self._written(ask), seconds)
+        except grpc.aio.AioRpcError as error:
+            return Failed(ask.name, ask.method, error.code().name, str(error.details()))
+        if method == "Pull" and answer and not answer.startswith(b"{"):
+            return Answered(ask.name, ask.method, Greeting(), answer)
+        return Answered(ask.name, ask.method, said(answer))
+
+    def _written(self, ask: Ask) -> bytes:
+        """The bytes of a call."""
+        if ask.method == "Hello":
+            return spoken(ask.said, self._summary)
+        if ask.method == "Push":
+            body: bytes = ask.said.body
+            return body
+        return json.dumps({**ask.said._asdict(), "wait": ask.wait}).encode()
+
+    async def close(self) -> None:
+        """Hang up."""
+        for link in self.links.values():
+            await link.close()

@@ -1,0 +1,126 @@
+"""The disk half of a peer: what its core wants kept, in order, in one thread.
+
+Letters that come while another transaction is written share the next one.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from peerwise.errors import PeerwiseError
+from peerwise.peer.plan import Plan
+from peerwise.peer.protocol.messages import (
+    Advance,
+    Load,
+    Loaded,
+    Look,
+    Looked,
+    NoteLife,
+    Place,
+    Put,
+    PutAside,
+    Stored,
+    Written,
+)
+from peerwise.peer.store import Store
+
+KEPT = (Put, PutAside, NoteLife, Load, Look, Advance)
+
+
+class Keeping:
+    """The file of one peer; `tell` is given an event for everything that was done."""
+
+    def __init__(self, store: Store, plan: Plan, tell: Callable[[Any], None]):
+        self._store, self._plan, self._tell = store, plan, tell
+        self._thread = ThreadPoolExecutor(1, "disk")
+        self._wanted: deque[Any] = deque()
+        self._come = asyncio.Event()
+
+    def want(self, effect: Any) -> None:
+        """Have something done after all that was wanted before."""
+        self._wanted.append(effect)
+        self._come.set()
+
+    async def work(self) -> None:
+        """Do what is wanted, for ever; what cannot be stored of a round ends it."""
+        while True:
+            while self._wanted:
+                wanted = self._next()
+                for event in await self.run(self._done, wanted):
+                    self._tell(event)
+            self._come.clear()
+            await self._come.wait()
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """What some work on the disk gives."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def close(self) -> None:
+        """Wait until the disk is left alone."""
+        self._thread.shutdown()
+
+    def _next(self) -> list[Any]:
+        """The next effect, with all letters that follow one."""
+        wanted = [self._wanted.popleft()]
+        while isinstance(wanted[0], Put) and self._wanted and isinstance(self._wanted[0], Put):
+            wanted.append(self._wanted.popleft())
+        return wanted
+
+    def _done(self, wanted: list[Any]) -> list[Any]:
+        """Events that say what became of effects: one, or some letters together."""
+        first = wanted[0]
+        if isinstance(first, Load):
+            return [Loaded(*first, self._store.kept(*first))]
+        if isinstance(first, Look):
+            return [looked(self._store)]
+        if isinstance(first, Advance):
+            self._advance(first)
+            return [Stored()]
+        try:
+            if isinstance(first, Put):
+                differs = self._store.put_all([one.letter for one in wanted])
+                pairs = zip(wanted, differs, strict=True)
+                return [Written(one.ticket, differ) for one, differ in pairs]
+            if isinstance(first, PutAside):
+                self._store.put_aside(*first[1:])
+            else:
+                self._store.lives(first.name, first.life)
+        except PeerwiseError as error:  # each caller is told
+            return [Written(one.ticket, why=str(error)) for one in wanted]
+        return [Written(first.ticket)]
+
+    def _advance(self, wanted: Advance) -> None:
+        """A round with its letters, and what they cost, in one transaction."""
+        store, outcome, done = self._store, wanted.result, wanted.done
+        begins = outcome.agreed is not None
+        with store.transaction():
+            if done is not None and not begins:
+                self._plan.pay(wanted.place.phase, store.ledger)
+            if begins:
+                store.set(agreed=json.dumps(outcome.agreed))
+            self._acknowledge(wanted.acknowledged)
+            for name, (place, why) in wanted.aside.items():
+                store.put_aside(name, place, why, None, inside=True)
+            store.advance(
+                wanted.place, outcome.packed, wanted.bodies, done, wanted.keep, wanted.newest
+            )
+
+    def _acknowledge(self, acknowledged: Any) -> None:
+        for name, place in acknowledged.items():
+            self._store.acknowledge(name, place, inside=True)
+
+    def write_acknowledged(self, acknowledged: dict[str, Place]) -> None:
+        """Note what neighbours have, before the end; what is not written down comes again."""
+        if acknowledged:
+            with suppress(PeerwiseError), self._store.transaction():
+                self._acknowledge(acknowledged)
+
+
+def looked(store: Store) -> Looked:
+    """What the file holds of others."""
+    aside = [(one.sender, one.place) for one in store.aside()]
+    return Looked(store.ejected(), aside, store.inbox())

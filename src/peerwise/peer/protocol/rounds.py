@@ -1,0 +1,223 @@
+"""When a round begins, what becomes of it, and where a peer goes on that was away or put back."""
+
+from typing import Any
+
+from peerwise.peer.protocol.messages import (
+    Advance,
+    Ask,
+    Compute,
+    Computed,
+    Done,
+    End,
+    Log,
+    Place,
+    Stored,
+)
+from peerwise.peer.protocol.telling import Telling
+
+SAY = 60.0  # seconds after which a peer that waits says for whom, and greets them again
+
+
+class Rounds(Telling):
+    """One round after another."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.computing: tuple[Compute, list[str]] | None = None  # and who is missing
+        self.storing: tuple[Advance, tuple[str, ...] | None] | None = None
+        self.joined = False  # whether this round was looked at for neighbours far ahead
+        self.waiting: tuple[str, ...] = ()  # for whom the round waits
+        self.said_at = self.now  # when people were last told so
+        self.over: float | None = None  # since when all rounds are done
+        self.ended = False
+
+    @property
+    def done(self) -> bool:
+        """Whether all rounds are done."""
+        return self.learns and self.place.round >= self.rounds
+
+    def think(self) -> None:
+        """Begin a round if it may begin; leave if there is nothing more to do."""
+        if self.computing is not None or self.storing is not None or self.ended:
+            return
+        if self.done:
+            self.leave()
+            return
+        if not self.joined:
+            self.joined = True
+            self.said_at = self.begun = self.now
+            if (there := self.to_join()) is not None:
+                self.jump("joins", there)
+                return
+        self.waiting, limit = self.verdict()
+        passed = self.now - self.begun
+        if self.waiting and passed < limit:
+            self.wait(limit)
+            return
+        if (there := self.to_catch_up()) is not None:
+            self.jump("catches up", there)
+            return
+        self.begin()
+
+    def verdict(self) -> tuple[tuple[str, ...], float]:
+        """For whom the round waits, and for how many seconds after its begin."""
+        waiting, limit = self.pace.verdict(self.view)
+        return tuple(waiting), limit
+
+    def wait(self, limit: float) -> None:
+        """Come back when the time is up, or to say for whom this peer waits."""
+        if self.now >= self.said_at + SAY:
+            self.said_at = self.now
+            self.do(Log("waiting", {**self.where, "for": list(self.waiting)}))
+            self.ask_again()
+        self.wake(min(self.begun + limit, self.said_at + SAY))
+
+    def ask_again(self) -> None:
+        """Greet those who are waited for: one that has ejected us does not call us to say so."""
+        for name in self.waiting:
+            self.neighbours[name].greeted = False
+
+    def begin(self) -> None:
+        """Compute the round with what was heard."""
+        offered = self.pace.offered(self.view)
+        missing = [name for name, n in self.counted.items() if n.heard.get(self.place) is None]
+        if self.pace.lasting:
+            missing = [name for name in self.counted if name not in offered]
+        for name, n in self.counted.items():
+            if self.place in n.heard:
+                n.lags.append(max(n.arrived - self.begun, 0.0))
+            if self.pace.lasting and name in offered:
+                ((place, _),) = offered[name].values()
+                n.used = place.round
+        effect = Compute(self.place, self.after(), offered, not self.pace.lasting)
+        self.computing = effect, missing
+        self.do(effect)
+
+    def after(self) -> Place:
+        """The place after this round: the next, or the begin of the next phase."""
+        if self.place.round + 1 < self.rounds or self.learns:
+            return Place(self.place.phase, self.place.round + 1)
+        return Place(self.place.phase + 1, 0)
+
+    def on_computed(self, event: Computed) -> None:
+        """Store the round and its letters at once, before anybody hears of it."""
+        assert self.computing is not None
+        (effect, missing), self.computing = self.computing, None
+        done = None
+        if effect.heard is not None:
+            missed = sorted({*missing, *event.left_out})
+            seconds = self.now - self.begun
+            done = Done(effect.place, event.heard, tuple(missed), seconds, event.error)
+        for name, (place, why) in event.aside.items():
+            self.log_aside(name, place, why)
+        bodies = {n: body for n, body in event.bodies.items() if n not in self.ejected}
+        lag = max(self.pace.staleness, self.rules.lag)
+        newest = self.pace.newest or done is None
+        advance = Advance(
+            effect.after, event.result, bodies, self.acknowledged(), done, event.aside, lag + 1,
+            newest,
+        )  # fmt: skip
+        self.storing = advance, event.partners
+        self.do(advance)
+
+    def acknowledged(self) -> dict[str, Place]:
+        """What neighbours have of ours that is not on the disk yet."""
+        new = {}
+        for name, n in self.neighbours.items():
+            if n.acknowledged is not None:
+                new[name], n.acknowledged = n.acknowledged, None
+        return new
+
+    def on_stored(self, event: Stored) -> None:
+        """The round is on the disk: its letters may leave."""
+        assert self.storing is not None
+        (advance, partners), self.storing = self.storing, None
+        self.log_round(advance)
+        self.place, self.joined = advance.place, False
+        if partners is not None:
+            self.partners = partners
+        for name, (place, _) in advance.aside.items():
+            self.neighbours[name].heard[place] = None
+        self.forget()
+        self.post(advance.bodies)
+
+    def log_round(self, advance: Advance) -> None:
+        """Tell people of a round."""
+        done = advance.done
+        if done is None:
+            return
+        if advance.place.phase != self.place.phase:
+            self.log("agreed", **advance.place._asdict())
+            return
+        self.log(
+            "round", phase=done.place.phase, round=advance.place.round, heard=len(done.heard),
+            missed=list(done.missed), seconds=round(done.seconds, 4), error=done.error,
+        )  # fmt: skip
+
+    # -- going on elsewhere
+
+    def to_join(self) -> int | None:
+        """The round that half of the neighbours have reached, if it is far ahead."""
+        if not self.pace.joins or not self.counted:
+            return None
+        here = self.place
+        seen = [n.seen for n in self.counted.values()]
+        rounds = sorted(p.round if p.phase == here.phase else here.round for p in seen)
+        # with neighbours of whom more than half are honest, an honest one is as far
+        there = min(rounds[(len(rounds) - 1) // 2], self.rounds - 1)
+        return there if there > here.round + 1 else None
+
+    def to_catch_up(self) -> int | None:
+        """The first round for which a neighbour still has a letter, if none has one for ours."""
+        if self.pace.newest or not self.learns:
+            return None
+        here = self.place
+        firsts = [n.first or here for n in self.counted.values() if not n.gone]
+        there = min(firsts, default=here)
+        heard = any(here in n.heard for n in self.counted.values())
+        if heard or there.phase != here.phase:
+            return None
+        last = min(there.round, self.rounds - 1)
+        return last if here.round < last else None
+
+    def jump(self, event: str, there: int) -> None:
+        """Go on in a later round with the state that there is."""
+        self.log(event, event == "catches up", **self.where, at=there)
+        effect = Compute(self.place, Place(self.place.phase, there), None)
+        self.computing = effect, []
+        self.do(effect)
+
+    # -- the end
+
+    def leave(self) -> None:
+        """End once all neighbours have the last letters, or after as long as one stays."""
+        if self.over is None:
+            self.over = self.now
+        linger = self.rules.linger
+        if self.pace.newest:  # nobody waits for us, and some have gone
+            linger = min(linger, 2 * self.pace.limit)
+        if self.undelivered and self.now < self.over + linger:
+            self.wake(self.over + linger)
+            return
+        if not self.last and self.fetchable:
+            fetched = [n for n in self.fetchable if n not in self.ejected]
+            self.fetchable, self.last = frozenset(), set(fetched)
+            for name in fetched:  # that its last letter came, it learns by a pull
+                self.do(Ask(name, "Last", self.neighbours[name].fetched))
+        if not self.last:
+            self.end()
+
+    def end(self) -> None:
+        """Leave, and say who lacks a letter."""
+        left = self.undelivered
+        if left:
+            self.log("left before all had the last letter", True, to=left)
+        self.ended = True
+        self.do(End(() if self.pace.newest else tuple(left)))
+
+    @property
+    def undelivered(self) -> list[str]:
+        """The neighbours that still lack a letter, but for those that want none or are done."""
+        end = Place(len(self.rules.rounds) - 1, self.rules.rounds[-1])
+        wanted = {name: n for name, n in self.neighbours.items() if name not in self.ejected}
+        return [name for name, n in wanted.items() if n.lacks and n.seen < end]

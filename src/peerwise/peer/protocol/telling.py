@@ -1,0 +1,317 @@
+"""How letters get to neighbours: in order, until each has them, whoever dials.
+
+A neighbour is greeted before it is sent anything. What it says it has is not sent again; what it
+lacks after it was put back to an older state is.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from peerwise.peer.protocol.ground import POLL
+from peerwise.peer.protocol.hearing import Fetch, Hearing
+from peerwise.peer.protocol.messages import (
+    NOWHERE,
+    Answer,
+    Answered,
+    Ask,
+    Away,
+    BadLetter,
+    Failed,
+    Greeting,
+    Helloed,
+    Load,
+    Loaded,
+    NoteLife,
+    Place,
+    Pulled,
+    Pushed,
+    Refuse,
+    Written,
+)
+from peerwise.peer.protocol.neighbour import FIRST_WAIT, LONGEST_WAIT, Neighbour
+
+PULLS = ("Pull", "Last")
+REGREET = ("UNAVAILABLE", "ABORTED", "FAILED_PRECONDITION")  # Hello says more
+
+
+class Telling(Hearing):
+    """Letters that go out, and greetings."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.last: set[str] = set()  # neighbours that are told what we fetched of them last
+
+    # -- what neighbours say of themselves
+
+    def greeting(self, name: str) -> Greeting:
+        """What a neighbour is told first."""
+        n = self.neighbours[name]
+        return Greeting(self.place, self.life, self.first(n), n.head, n.met)
+
+    def first(self, n: Neighbour) -> Place:
+        """The place of the next letter to a neighbour: what is earlier does not come any more."""
+        return n.line[0].place if n.line else Place(self.posted.phase, self.posted.round + 1)
+
+    def on_helloed(self, event: Helloed) -> None:
+        """A neighbour greets; it is answered once all that it did before is on the disk."""
+        self.neighbours[event.sender].gone = False
+        self.neighbours[event.sender].hellos.append(event.ticket)
+        self.hear_greeting(event.sender, event.said)
+        self.answer_hellos(event.sender)
+
+    def answer_hellos(self, name: str, why: str | None = None) -> None:
+        """Answer greetings, unless letters of a former life are still being written."""
+        n = self.neighbours[name]
+        if why is None and (n.loading or n.writing):
+            return
+        waiting, n.hellos = n.hellos, []
+        for ticket in waiting:
+            if why is None:
+                self.do(Answer(ticket, self.greeting(name)))
+            else:
+                self.refuse(ticket, "UNAVAILABLE", why, "disk")
+
+    def hear_greeting(self, name: str, said: Greeting) -> None:
+        """Take note of what a neighbour said first, in a call or in its answer."""
+        n = self.neighbours[name]
+        if said.life > n.life:
+            n.life = said.life
+            ticket = "life", name, said.life
+            n.writing.add(ticket)
+            self.do(NoteLife(ticket, name, said.life))
+        if n.met != n.life == said.life:
+            self.meet(name, said)
+        if said.have is not None:
+            self.already_said(name, said.have)
+        if said.first is not None and self.knows_us(said):
+            n.first = max(said.first, n.first or said.first)
+        if said.place is not None:
+            n.saw(said.place)
+
+    def knows_us(self, said: Greeting) -> bool:
+        """Whether a neighbour has put its letters together for this life of ours."""
+        return said.knows == self.life
+
+    def on_life_written(self, event: Written) -> None:
+        """The life of a neighbour is on the disk."""
+        self.neighbours[event.ticket[1]].writing.discard(event.ticket)
+        if event.why is not None:
+            self.answer_hellos(event.ticket[1], event.why)
+
+    def meet(self, name: str, said: Greeting) -> None:
+        """One of us was started again, maybe from a backup: it may lack what it had."""
+        n = self.neighbours[name]
+        seen, n.seen, n.first = n.seen, NOWHERE, None
+        if said.place is None:
+            return
+        n.met = n.life
+        if said.place < seen:
+            facts = {"neighbour": name, "was at": seen, "is at": said.place}
+            self.log("a neighbour has gone back", True, **facts)
+        have = said.have or Place(0, -1)
+        n.loading += 1
+        self.do(Load(name, max(said.place, Place(have.phase, have.round + 1))))
+
+    def on_loaded(self, event: Loaded) -> None:
+        """Put the line to a neighbour together: what is kept, and what was posted meanwhile."""
+        n = self.neighbours[event.name]
+        n.loading -= 1
+        letters = {away.place: away for away in (*event.letters, *n.line)}
+        letters = {place: letters[place] for place in letters if place >= event.since}
+        order = sorted(letters)[-1 if self.pace.newest else 0 :]
+        n.line.clear()
+        if event.name not in self.ejected:
+            n.line.extend(letters[place] for place in order)
+        self.answer_hellos(event.name)
+
+    def already_said(self, name: str, have: Place) -> None:
+        """What a neighbour has of ours is not said to it again, in other words."""
+        n = self.neighbours[name]
+        if have > self.place and have.phase == self.place.phase and n.said != have:
+            facts = {"neighbour": name, "has our letter of round": have.round}
+            self.log("this peer has gone back", True, **self.where, **facts)
+        n.said = have
+        self.delivered(n, have)
+
+    # -- letters that go out
+
+    def post(self, bodies: Mapping[str, bytes]) -> None:
+        """Put the letters of a new round, which are on the disk, into the lines."""
+        self.posted = self.place
+        for name, body in bodies.items():
+            if name in self.ejected:
+                continue
+            n = self.neighbours[name]
+            if self.place <= (n.said or NOWHERE):
+                n.acknowledged = self.place
+                continue
+            if self.pace.newest:
+                while n.line and n.line[-1].place.phase == self.place.phase:
+                    n.line.pop()  # only the newest is of use
+            n.line.append(Away(name, self.place, body))
+
+    def delivered(self, n: Neighbour, place: Place) -> None:
+        """A neighbour has all letters up to a place."""
+        n.acknowledged = max(place, n.acknowledged or place)
+        while n.line and n.line[0].place <= place:
+            self.count("sent", len(n.line.popleft().body))
+
+    def leaves_out(self, n: Neighbour, place: Place) -> bool:
+        """Whether the letter after this one is of a later round than the next."""
+        first = self.first(n)
+        return first.phase == place.phase and place.round + 1 < min(first.round, self.rounds)
+
+    def tell(self, name: str) -> None:
+        """Call a neighbour, if there is anything to say and no call is under way."""
+        n = self.neighbours[name]
+        if name not in self.dials or name in self.ejected or n.loading:
+            return
+        if (n.greeted and not n.line) or n.calls.asked is not None:
+            return
+        if not n.calls.is_free(self.now):
+            self.wake(n.calls.due, name)
+            return
+        if not n.greeted:
+            n.calls.asked = "Hello", n.met, NOWHERE
+            self.do(Ask(name, "Hello", self.greeting(name)))
+        else:
+            n.calls.asked = "Push", n.life, n.line[0].place
+            self.do(Ask(name, "Push", n.line[0]))
+
+    def on_answered(self, event: Answered) -> None:
+        """A neighbour answered our call."""
+        if event.method in PULLS:
+            self.on_fetched(event)
+            return
+        n = self.neighbours[event.name]
+        (_, life, place), n.calls.asked = n.calls.asked, None
+        if event.name in self.ejected:
+            return
+        n.gone = False
+        said = event.said
+        if said.life < n.life:
+            n.calls.due = self.now + LONGEST_WAIT
+            why = f"an older copy of {event.name} answers, or something else"
+            self.note_trouble(event.name, why)
+            return
+        if event.method == "Hello":
+            self.hear_greeting(event.name, said)
+            n.greeted = n.met == life  # else it must hear from us that we have met
+            return
+        n.calls.worked()
+        self.note_life(n, said)
+        if n.life > life or n.newer > life:
+            n.greeted = False  # not what this life has been told
+            return
+        if said.place is not None:
+            n.saw(said.place)
+        n.trouble = ""
+        self.delivered(n, place)
+        if self.leaves_out(n, place):
+            n.greeted = False  # it must hear of the gap
+
+    def note_life(self, n: Neighbour, said: Greeting) -> None:
+        """See by an answer that a neighbour was started again: it may lack what it had."""
+        if said.life > n.life:
+            n.newer, n.greeted = said.life, False
+
+    def on_failed(self, event: Failed) -> None:
+        """A neighbour did not answer our call, or refused it."""
+        n, name = self.neighbours[event.name], event.name
+        if event.method == "Last":
+            self.last.discard(name)
+            return
+        retry = n.fetches if event.method == "Pull" else n.calls
+        asked, retry.asked = retry.asked, None
+        why = f"{event.code}: {event.why}"
+        self.note_trouble(name, why)
+        if event.code == "ABORTED":  # it does not listen, and will not speak: go on without
+            n.gone = True
+        if event.method == "Push" and event.code == "ALREADY_EXISTS":  # said, in other words
+            if n.life == asked[1]:
+                self.delivered(n, asked[2])
+            return
+        if event.code in REGREET:
+            n.greeted = False
+        retry.failed(self.now)
+
+    def note_trouble(self, name: str, why: str) -> None:
+        """Say once why a neighbour cannot be told anything, until it can or the reason changes."""
+        n = self.neighbours[name]
+        if n.trouble != why:
+            n.trouble = why
+            self.log("cannot send", True, to=name, why=why[:500])
+
+    # -- letters that are pulled
+
+    def on_pulled(self, event: Pulled) -> None:
+        """A neighbour that nobody can dial waits for our next letter."""
+        n = self.neighbours[event.sender]
+        n.gone = False
+        self.delivered(n, event.have)
+        n.pulls.append((event.ticket, self.now + min(event.wait, POLL)))
+
+    def hand_out(self, name: str) -> None:
+        """Answer those who pull, once there is a letter or they have waited for long enough."""
+        n = self.neighbours[name]
+        pulls, n.pulls = n.pulls, []
+        for ticket, until in pulls:
+            if n.line and not n.loading:
+                self.do(Answer(ticket, n.line[0]))
+            elif self.now >= until:
+                self.answer(ticket)
+            else:
+                n.pulls.append((ticket, until))
+                self.wake(until, name)
+
+    def begin_fetching(self, name: str) -> None:
+        """Note what we have of a neighbour from which letters are pulled."""
+        before = Place(self.place.phase, -1 if self.pace.lasting else self.place.round - 1)
+        self.neighbours[name].fetched = max(self.neighbours[name].heard, default=before)
+
+    def fetch(self, name: str) -> None:
+        """Pull the next letter of a neighbour, for a peer that nobody can dial."""
+        n = self.neighbours[name]
+        if name not in self.fetchable or name in self.ejected or n.fetches.asked is not None:
+            return
+        if not n.fetches.is_free(self.now):
+            self.wake(n.fetches.due, name)
+            return
+        n.fetches.asked = n.fetched
+        self.do(Ask(name, "Pull", n.fetched, POLL))
+
+    def on_fetched(self, event: Answered) -> None:
+        """What we pulled has come; it is judged like any other letter."""
+        n = self.neighbours[event.name]
+        self.note_life(n, event.said)  # it may not be able to dial us
+        if event.method == "Last":
+            self.last.discard(event.name)
+            return
+        if event.body is None:
+            if event.said.place is not None and event.said.place > self.place:
+                n.greeted = False  # it is ahead and has no letter for us: a greeting says why
+            self.fetch_later(n)
+        else:
+            with suppress(BadLetter):
+                n.fetches.asked = Place(*self.rules.letters.written(event.body)[1:])
+            self.on_pushed(Pushed(Fetch(event.name), event.name, event.body))
+
+    def settle_fetch(self, effect: Answer | Refuse) -> None:
+        """The letter that we fetched was taken, or refused by ourselves."""
+        n = self.neighbours[effect.ticket.name]
+        place, n.fetches.asked = n.fetches.asked, None
+        if isinstance(effect, Refuse):
+            n.greeted = n.greeted and effect.code not in REGREET
+            n.fetches.failed(self.now)
+        elif place > n.fetched:
+            n.fetched = place
+            n.fetches.worked()
+        else:
+            self.fetch_later(n)
+
+    def fetch_later(self, n: Neighbour) -> None:
+        """Nothing new was fetched: whoever answers at once is not asked at once again."""
+        n.fetches.asked = None
+        n.fetches.worked()
+        n.fetches.due = self.now + FIRST_WAIT

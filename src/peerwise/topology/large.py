@@ -1,0 +1,106 @@
+"""Edges of large random graphs, drawn by arrays: a million nodes in seconds.
+
+Smaller graphs are drawn as they always were, so that a seed means the same graph; see `graphs`.
+"""
+
+import numpy as np
+
+LARGE = 20_000  # nodes from which on graphs are drawn by arrays
+
+Edges = tuple[np.ndarray, np.ndarray]
+
+
+def prufer_tree(sequence: np.ndarray) -> np.ndarray:
+    """The edges [n - 1, 2] of the labelled tree with a Prüfer sequence, in linear time."""
+    n = len(sequence) + 2
+    degree = (np.bincount(sequence, minlength=n) + 1).tolist()
+    parents, leaves = sequence.tolist(), []
+    first = leaf = degree.index(1)  # the smallest leaf; `first` only ever goes up
+    for parent in parents:
+        leaves.append(leaf)
+        degree[parent] -= 1
+        if degree[parent] == 1 and parent < first:
+            leaf = parent
+        else:
+            first += 1
+            while degree[first] != 1:
+                first += 1
+            leaf = first
+    leaves.append(leaf)
+    return np.column_stack([np.array(leaves), np.append(sequence, n - 1)])
+
+
+def distinct(rng: np.random.Generator, total: int, count: int) -> np.ndarray:
+    """So many different numbers below `total`, of which they are a small part, sorted."""
+    drawn = np.zeros(0, np.int64)
+    while drawn.size < count:
+        drawn = np.sort(np.append(drawn, rng.integers(total, size=count - drawn.size)))
+        drawn = drawn[np.append(True, np.diff(drawn) > 0)]
+    return drawn
+
+
+def preferential(rng: np.random.Generator, n: int, m: int) -> Edges:
+    """Nodes join a star of m + 1 one by one, with m edges to nodes in proportion to degree.
+
+    The ends of all edges stand in a row, two to an edge, and a node that joins takes m places in
+    it at random. A place holds a node that joined, or what an earlier edge took: followed back all
+    at once, in as many steps as the longest such chain. A neighbour that a node takes
+    twice is drawn again the second time.
+    """
+    new = np.repeat(np.arange(m + 1, n), m)  # the node that joins by each edge
+    before = 2 * (m + (new - (m + 1)) * m)  # ends in the row when it joins
+    place = rng.integers(before)
+    while True:
+        taken = _followed(place, m)
+        again = _repeated(taken.reshape(-1, m))
+        if not again.size:
+            break
+        place[again] = rng.integers(before[again])
+    hub = np.zeros(m, np.int64)
+    return np.append(hub, taken), np.append(np.arange(1, m + 1), new)
+
+
+def _repeated(taken: np.ndarray) -> np.ndarray:
+    """Where, counted through, a row holds what it holds before."""
+    rows = np.flatnonzero((np.diff(np.sort(taken, axis=1), axis=1) == 0).any(1))
+    order = np.argsort(taken[rows], axis=1, kind="stable")
+    same = np.diff(np.take_along_axis(taken[rows], order, axis=1), axis=1) == 0
+    return (taken.shape[1] * rows[:, None] + order[:, 1:])[same]
+
+
+def _followed(place: np.ndarray, m: int) -> np.ndarray:
+    """The node that stands at each place of the row of ends.
+
+    Ends 0 to 2m - 1 are those of the star, hub first; after them, edge by edge, who joined and what
+    it took.
+    """
+    at = place.copy()
+    while True:
+        back = (at >= 2 * m) & (at % 2 == 1)  # what an earlier edge took
+        if not back.any():
+            break
+        at[back] = place[(at[back] - 2 * m) // 2]
+    star = at < 2 * m
+    joined = m + 1 + (at - 2 * m) // (2 * m)
+    return np.where(star, np.where(at % 2 == 0, 0, at // 2 + 1), joined)
+
+
+def pairing(rng: np.random.Generator, n: int, k: int) -> Edges:
+    """A graph in which every node has k neighbours: ends paired at random, bad pairs again.
+
+    A pair is bad if it joins a node to itself or is there already. Bad ones are mixed with as many
+    good ones, so that there is always a way out.
+    """
+    u, v = rng.permutation(np.repeat(np.arange(n), k)).reshape(2, -1)
+    while True:
+        low, high = np.minimum(u, v), np.maximum(u, v)
+        codes = high * n + low
+        order = np.argsort(codes, kind="stable")
+        bad = u == v
+        bad[order[1:]] |= np.diff(codes[order]) == 0
+        if not bad.any():
+            return low, high
+        again = np.flatnonzero(bad)
+        again = np.union1d(again, rng.integers(u.size, size=again.size + 1))
+        ends = rng.permutation(np.append(u[again], v[again]))
+        u[again], v[again] = ends.reshape(2, -1)

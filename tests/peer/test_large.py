@@ -1,0 +1,162 @@
+"""Large letters are files beside the database: never one too few, and none that is of no use."""
+
+import asyncio
+import os
+from contextlib import suppress
+
+import pytest
+
+from peerwise.errors import BadFile
+from peerwise.peer import large, transport
+from peerwise.peer.large import FOLDER
+from peerwise.peer.store import Place, Store
+from peerwise.peer.transport import FEWEST, ROOM, Turns
+
+BODY = bytes(range(256)) * 8
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """What counts as large here."""
+    monkeypatch.setattr(large, "LARGE", 1000)
+
+
+def opened(folder):
+    return Store.open(folder, node="a", charter="c", charter_text="", data="d")
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = opened(tmp_path)
+    yield store
+    store.close()
+
+
+def crash(store):
+    """A letter is in its file, and its row is not on the disk."""
+    with suppress(RuntimeError), store.transaction():
+        store._put("b", Place(0, 0), BODY, False)
+        raise RuntimeError
+
+
+def files(folder):
+    home = folder / FOLDER
+    return sorted(home.iterdir()) if home.exists() else []
+
+
+def test_a_large_letter_is_a_file_and_a_small_one_is_not(store, tmp_path):
+    assert store.put("b", Place(0, 0), BODY) is False
+    assert store.put("c", Place(0, 0), b"short") is False
+    (file,) = files(tmp_path)
+    assert file.read_bytes() == BODY
+    assert file.stat().st_mode & 0o077 == 0 or os.umask(os.umask(0)) != 0o077
+    assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700
+    assert store.inbox() == {("b", Place(0, 0)): BODY, ("c", Place(0, 0)): b"short"}
+
+
+def test_the_same_letter_again_is_no_other(store):
+    store.put("b", Place(0, 0), BODY)
+    assert store.put("b", Place(0, 0), BODY) is False
+    assert store.put("b", Place(0, 0), BODY[::-1]) is True
+    assert store.inbox() == {("b", Place(0, 0)): BODY}
+
+
+def test_a_file_goes_with_its_round_and_not_before(store, tmp_path):
+    store.put("b", Place(0, 0), BODY)
+    store.put("b", Place(0, 1), BODY[1:])
+    with store.transaction():
+        store.advance(Place(0, 1), b"state", {})
+        assert len(files(tmp_path)) == 2  # what is not written yet may not be written at all
+    assert [file.read_bytes() for file in files(tmp_path)] == [BODY[1:]]
+    assert store.inbox() == {("b", Place(0, 1)): BODY[1:]}
+
+
+def test_a_crash_leaves_a_file_too_many_which_goes_later(store, tmp_path):
+    crash(store)
+    assert len(files(tmp_path)) == 1
+    assert store.inbox() == {}
+    store.close()
+    again = opened(tmp_path)
+    again.live()
+    assert files(tmp_path) == []
+    again.close()
+
+
+def test_who_only_looks_removes_nothing(store, tmp_path):
+    crash(store)
+    other = Store.look(tmp_path, write=True)
+    other.eject("c", "broken")
+    other.close()
+    assert len(files(tmp_path)) == 1
+
+
+def test_letters_are_there_after_a_restart_and_damage_is_seen(store, tmp_path):
+    store.put("b", Place(0, 0), BODY)
+    store.close()
+    again = opened(tmp_path)
+    assert again.inbox() == {("b", Place(0, 0)): BODY}
+    again.close()
+    (file,) = files(tmp_path)
+    file.write_bytes(BODY[:-1] + b"x")
+    with pytest.raises(BadFile, match="is not as it was written"):
+        opened(tmp_path)
+    file.unlink()
+    with pytest.raises(BadFile, match="damaged: cannot read"):
+        opened(tmp_path)
+
+
+def test_the_quarantine_takes_and_gives_back_large_letters(store, tmp_path):
+    store.put("b", Place(0, 0), BODY)
+    store.put_aside("b", Place(0, 0), "odd", None)
+    store.put_aside("c", Place(0, 0), "odd, too", BODY[1:])
+    assert [(one.sender, one.bytes) for one in store.aside()] == [("b", 2048), ("c", 2047)]
+    assert len(files(tmp_path)) == 2
+    first, second = store.aside()
+    store.release(first.id)
+    assert store.inbox() == {("b", Place(0, 0)): BODY}
+    store.drop(second.id)
+    with store.transaction():
+        store.advance(Place(0, 1), b"state", {})
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_is_one_line(store, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(large.os, "fsync", full)
+    with pytest.raises(BadFile, match=r"cannot write to the state .*: No space left on device"):
+        store.put("b", Place(0, 0), BODY)
+    assert store.inbox() == {}
+
+
+def most_at_once(turns, count, seconds):
+    """How many of so many are at work at a time, each for so long."""
+    now, most = 0, 0
+
+    async def work():
+        nonlocal now, most
+        async with turns.one():
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(seconds)
+            now -= 1
+
+    async def all_of_them():
+        await asyncio.gather(*(work() for _ in range(count)))
+
+    asyncio.run(all_of_them())
+    return most
+
+
+def test_large_messages_come_a_few_at_a_time_and_small_ones_all_at_once():
+    assert most_at_once(Turns(ROOM), 20, 0.001) == FEWEST
+    assert most_at_once(Turns(ROOM // 8), 20, 0.001) == 8
+    assert most_at_once(Turns(10_000), 64, 0.001) == 64
+
+
+def test_who_takes_long_gives_its_turn_away(monkeypatch):
+    monkeypatch.setattr(transport, "TURN", 0.01)
+    turns = Turns(ROOM)
+    assert most_at_once(turns, 3 * FEWEST, 0.2) > FEWEST
+    assert turns._turns._value == FEWEST  # and no more are given back than were taken
