@@ -33,8 +33,8 @@ from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
+from peerwise.peer.memory import give_back_memory
 from peerwise.peer.plan import Plan
-from peerwise.peer.serve import give_back_memory
 from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
@@ -185,9 +185,7 @@ def neighbours(folder: Path, ways: list[Link], charter: str, size: int) -> list[
     form = Format(Letter(Message(np.zeros(size, np.float32), {})), charter, MOST)
     names = LEAVES[: len(ways)]
     signers = [Signer(load_identity(folder / "keys", name), charter) for name in names]
-    return [
-        Leaf(way, form, size, *who) for way, *who in zip(ways, signers, names, strict=True)
-    ]
+    return [Leaf(way, form, size, *who) for way, *who in zip(ways, signers, names, strict=True)]
 
 
 class Took(NamedTuple):
@@ -250,9 +248,8 @@ def measured(folder: Path, size: int, rounds: int) -> tuple[Took, Took, dict[str
     with calls[0] as peer, calls[1] as bare:
 
         async def play() -> list[Took]:
-            hash = charter.hash
-            ours = Rival(folder, address, hash, "round", size, peer.pid)
-            theirs = Rival(folder, other, hash, "echo", size, bare.pid)
+            ours = Rival(folder, address, charter.hash, "round", size, peer.pid)
+            theirs = Rival(folder, other, charter.hash, "echo", size, bare.pid)
             return await in_turns([ours, theirs], rounds + WARM)
 
         ours, theirs = asyncio.run(play())

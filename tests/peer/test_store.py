@@ -322,7 +322,7 @@ def test_letters_that_come_together_are_written_together(tmp_path):
     daemon, sizes, events = fed.daemon("b"), [], []
     write = daemon.store.put_all
     daemon.store.put_all = lambda letters: sizes.append(len(letters)) or write(letters)
-    keeping = Keeping(daemon.store, daemon.plan, events.append)
+    keeping = Keeping(daemon.store, daemon.plan, daemon.letters, events.append)
 
     async def come():
         letters = [Came("a", Place(0, t), bytes([t]), False) for t in range(20)]

@@ -57,15 +57,21 @@ class Seal(NamedTuple):
     personal: bool  # whether the letter is to one neighbour alone
 
 
-def parted(body: bytes) -> tuple[bytes, Seal]:
-    """A letter without its seal, and the seal; BadLetter where there is none."""
+def viewed(body: bytes) -> tuple[memoryview, Seal]:
+    """A view of a letter without its seal, and the seal; BadLetter where there is none."""
     length = int.from_bytes(body[-2:], "big")
     start = len(body) - END - length
     if len(body) < END or start < 0 or not 0 < length <= LONGEST or body[-3] > 1:
         raise BadLetter("not signed")
     middle = start + length
     seal = Seal(body[start:middle], body[middle : middle + 2 * HALF], bool(body[-3]))
-    return body[:start], seal
+    return memoryview(body)[:start], seal
+
+
+def parted(body: bytes) -> tuple[bytes, Seal]:
+    """A letter without its seal, and the seal; BadLetter where there is none."""
+    content, seal = viewed(body)
+    return bytes(content), seal
 
 
 def content(body: bytes) -> bytes:
@@ -73,7 +79,7 @@ def content(body: bytes) -> bytes:
     return parted(body)[0]
 
 
-def hash_of(content: bytes) -> str:
+def hash_of(content: bytes | memoryview) -> str:
     """What a statement holds of a letter."""
     return hashlib.sha256(content).hexdigest()
 
@@ -129,7 +135,7 @@ def _key_of(certificate: bytes, node: str, authority: bytes) -> ec.EllipticCurve
 
 def checked(body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes) -> None:
     """Refuse a letter that its sender has not signed for this reader."""
-    inside, seal = parted(body)
+    inside, seal = viewed(body)
     to = reader if seal.personal else ALL
     if not is_signed(Statement(charter, *envelope, to, hash_of(inside)), seal, authority):
         raise BadLetter(f"the signature is not that of {envelope.sender}")
