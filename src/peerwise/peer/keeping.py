@@ -45,10 +45,13 @@ class Keeping:
         self._store, self._plan, self._letters, self._tell = store, plan, letters, tell
         self._thread = ThreadPoolExecutor(1, "disk")
         self._wanted: deque[Any] = deque()
+        self._hashes: dict[Any, Any] = {}  # by ticket: of what is signed in a letter
         self._come = asyncio.Event()
 
     def want(self, effect: Any) -> None:
         """Have something done after all that was wanted before."""
+        if isinstance(effect, Put):  # at once: the next letter has another hash
+            self._hashes[effect.ticket] = self._letters.hashed(effect.letter.body)
         self._wanted.append(effect)
         self._come.set()
 
@@ -111,9 +114,8 @@ class Keeping:
             return [Stored()]
         try:
             if isinstance(first, Put):
-                differs = self._store.put_all([one.letter for one in wanted])
-                if any(is_large(one.letter.body) for one in wanted):
-                    give_back_rest()
+                hashes = [self._hashes.pop(one.ticket, None) for one in wanted]
+                differs = self._store.put_all([one.letter for one in wanted], hashes)
                 pairs = zip(wanted, differs, strict=True)
                 return [
                     Written(one.ticket, differ, shelved=self._shelved(one.letter))

@@ -49,7 +49,9 @@ class Letters:
         self._charter, self._name, self._mark = charter, identity.node, charter.hash
         self._signer, self._authority = Signer(identity, self._mark), identity.authority
         self._formats: dict[int, Format] = {}
-        self._latest: tuple[bytes, Head | None] = b"", None  # a letter that is about to be opened
+        # of the letter that came last, what was worked out until it was opened, and its hash then
+        self._latest: tuple[bytes, Head | None, Any] = b"", None, None
+        self._hashed: tuple[bytes, Any] = b"", None
 
     def form(self, node: Node, memory: Memory, agreed: Mapping[str, Any] | None) -> Format:
         """The format of a node's letters; `agreed` is what an earlier phase found."""
@@ -87,8 +89,8 @@ class Letters:
         content, _ = viewed(body)
         head = form.head(content)
         envelope = form.written(content, head)
-        checked(body, envelope, self._mark, self._name, self._authority)
-        self._latest = body, head
+        mark = checked(body, envelope, self._mark, self._name, self._authority)
+        self._latest = body, head, mark
         return envelope
 
     def shelved(self, file: Filed, phase: int) -> Callable[[Letter], Shelved]:
@@ -99,9 +101,9 @@ class Letters:
         """The letter in bytes; BadLetter where it is none, BadNumbers where nobody sends such."""
         form = self._formats[phase]
         content, seal = viewed(body)
-        (known, head), self._latest = self._latest, (b"", None)
+        (known, head, mark), self._latest = self._latest, (b"", None, None)
         if known is not body or head is None:
-            head = form.head(content)
+            head, mark = form.head(content), None
         if checked:
             form.envelope(content, head)
             form.check_agreed(content, head)
@@ -109,4 +111,11 @@ class Letters:
         if seal.personal and letter.part is None:
             # what all should hear alike would escape the comparison of what all heard
             raise BadLetter("signed for one reader, and all are told the same")
+        if mark is not None:
+            self._hashed = body, mark
         return letter
+
+    def hashed(self, body: bytes) -> Any:
+        """The hash of what is signed in the letter that was opened last; None for another."""
+        (known, mark), self._hashed = self._hashed, (b"", None)
+        return mark if known is body else None

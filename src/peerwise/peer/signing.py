@@ -10,7 +10,7 @@ Ed25519), and deterministic, so that the same letter is always the same bytes.
 
 import hashlib
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -133,9 +133,11 @@ def _key_of(certificate: bytes, node: str, authority: bytes) -> ec.EllipticCurve
     return key if isinstance(key, ec.EllipticCurvePublicKey) else None
 
 
-def checked(body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes) -> None:
-    """Refuse a letter that its sender has not signed for this reader."""
+def checked(body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes) -> Any:
+    """The hash of what is signed in a letter, refused where its sender has not for this reader."""
     inside, seal = viewed(body)
     to = reader if seal.personal else ALL
-    if not is_signed(Statement(charter, *envelope, to, hash_of(inside)), seal, authority):
+    mark = hashlib.sha256(inside)
+    if not is_signed(Statement(charter, *envelope, to, mark.hexdigest()), seal, authority):
         raise BadLetter(f"the signature is not that of {envelope.sender}")
+    return mark

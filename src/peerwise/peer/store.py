@@ -56,12 +56,13 @@ class Marks(NamedTuple):
     seal: Seal | None
 
 
-def _marks(body: bytes) -> Marks:
+def _marks(body: bytes, mark: Any = None) -> Marks:
+    """The marks of a letter; `mark` is the hash of what is signed, where it is known."""
     try:
         content, seal = viewed(body)
     except BadLetter:
         content, seal = memoryview(body), None
-    mark = hashlib.sha256(content)
+    mark = hashlib.sha256(content) if mark is None else mark
     signed = mark.hexdigest()
     mark.update(memoryview(body)[len(content) :])  # large letters take long: one pass for both
     return Marks(mark.hexdigest(), signed, seal)
@@ -294,19 +295,24 @@ class Store:
         """
         return self.put_all([Came(sender, place, body, newest)])[0]
 
-    def put_all(self, letters: Sequence[Came]) -> list[bool]:
-        """Keep letters that came at about the same time, for the price of one; see `put`."""
+    def put_all(self, letters: Sequence[Came], hashes: Sequence[Any] = ()) -> list[bool]:
+        """Keep letters that came at about the same time, for the price of one; see `put`.
+
+        `hashes` are of what is signed in each, None where it is not known.
+        """
         with self.transaction():
-            differs = [self._put(*letter) for letter in letters]
+            known = hashes or [None] * len(letters)
+            pairs = zip(letters, known, strict=True)
+            differs = [self._put(*letter, mark) for letter, mark in pairs]
             self._large.settle()
             return differs
 
-    def _put(self, sender: str, place: Place, body: bytes, newest: bool) -> bool:
+    def _put(self, sender: str, place: Place, body: bytes, newest: bool, mark: Any) -> bool:
         old = self._db.execute(
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
         ).fetchone()
-        marks = _marks(body)
+        marks = _marks(body, mark)
         kept = reference_of(body, marks.whole)
         if old is not None:  # a renewed certificate changes the seal, and nothing else
             same = old[0] == kept or _marks(self._large.read(old[0])).content == marks.content
