@@ -307,7 +307,7 @@ class Store:
             self._large.settle()
             return differs
 
-    def _put(self, sender: str, place: Place, body: bytes, newest: bool, mark: Any) -> bool:
+    def _put(self, sender: str, place: Place, body: bytes, newest: bool, mark: Any = None) -> bool:
         old = self._db.execute(
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
