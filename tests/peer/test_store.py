@@ -321,7 +321,9 @@ def test_letters_that_come_together_are_written_together(tmp_path):
     fed = federation(tmp_path, PATH, {"name": "crc"}, rounds=3)
     daemon, sizes, events = fed.daemon("b"), [], []
     write = daemon.store.put_all
-    daemon.store.put_all = lambda letters: sizes.append(len(letters)) or write(letters)
+    daemon.store.put_all = lambda letters, *more: (
+        sizes.append(len(letters)) or write(letters, *more)
+    )
     keeping = Keeping(daemon.store, daemon.plan, daemon.letters, events.append)
 
     async def come():
