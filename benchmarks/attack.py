@@ -133,6 +133,8 @@ async def rounds(leaves: list[peers.Leaf], begin: int, count: int) -> list[float
     """Seconds of each round."""
     times = []
     for t in range(begin, begin + count):
+        for leaf in leaves:
+            leaf.write(t)
         start = time.perf_counter()
         await asyncio.gather(*(leaf.round(t) for leaf in leaves))
         times.append(time.perf_counter() - start)
@@ -152,14 +154,9 @@ def logged(folder: Path) -> int:
 async def play(folder: Path, charter: Charter, pid: int) -> dict[str, tuple[float, float, int]]:
     """By part: the median seconds of a round, the peer's memory, and bytes of its log."""
     address = str(charter.nodes[peers.HUB].address)
-    form = peers.Format(
-        peers.Letter(peers.Message(peers.np.zeros(SIZE, "float32"), {})), charter.hash, peers.MOST
-    )
     ways = peers.links(folder, address, charter.hash, peers.LEAVES[:HONEST])
     await peers.ready(ways[0])
-    leaves = [
-        peers.Leaf(n, w, form, SIZE) for n, w in zip(peers.LEAVES[:HONEST], ways, strict=True)
-    ]
+    leaves = peers.neighbours(folder, ways, charter.hash, SIZE)
     await rounds(leaves, 0, 10)
     out: dict[str, tuple[float, float, int]] = {}
     begin = 10

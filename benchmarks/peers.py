@@ -10,13 +10,14 @@ import asyncio
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import networkx as nx
@@ -32,15 +33,16 @@ from peerwise.peer.charter import Charter, draft
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
+from peerwise.peer.memory import give_back_memory
 from peerwise.peer.plan import Plan
-from peerwise.peer.serve import give_back_memory
+from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Envelope, Format
 
 NEIGHBOURS = 64
 WARM = 1  # rounds that are not timed: the first compiles
-CASES = {"10 KB": (2_500, 20), "10 MB": (2_500_000, 2)}  # numbers in a letter, rounds
+CASES = {"10 KB": (2_500, 60), "10 MB": (2_500_000, 2)}  # numbers in a letter, rounds
 HUB = "hub"
 VECTOR = "benchmarks.peers:vector"  # the method below
 LEAVES = [f"leaf{i}" for i in range(NEIGHBOURS)]
@@ -152,67 +154,118 @@ async def ready(link: Link) -> None:
 class Leaf:
     """One neighbour: it writes a letter, and reads what the hub said."""
 
-    def __init__(self, name: str, link: Link, form: Format, size: int):
-        self.name, self.link, self._form = name, link, form
+    def __init__(self, link: Link, form: Format, size: int, signer: Signer, name: str):
+        self.name, self.link, self._form, self._signer = name, link, form, signer
         self._said = Letter(Message(np.arange(size, dtype=np.float32), {}))
+        self._body = b""
 
-    def body(self, t: int) -> bytes:
-        return self._form.encode(self._said, Envelope(self.name, 0, t))
+    def write(self, t: int) -> None:
+        """Have the letter of a round ready."""
+        envelope = Envelope(self.name, 0, t)
+        self._body = self._signer.sealed(self._form.encode(self._said, envelope), envelope)
+
+    def forget(self) -> None:
+        """Let the letter go."""
+        self._body = b""
 
     async def round(self, t: int) -> None:
         """Push the letter of a round, and pull the hub's of the next once there is one."""
-        await self.link.call("Push", self.body(t), 120.0)
+        await self.link.call("Push", self._body, 120.0)
         asked = json.dumps({"phase": 0, "round": t, "wait": 15.0}).encode()
         while (await self.link.call("Pull", asked, 120.0)).startswith(b"{"):
             pass
 
     async def echo(self, t: int) -> None:
-        await self.link.call("Push", self.body(t), 120.0)
+        await self.link.call("Push", self._body, 120.0)
         await self.link.call("Pull", b"{}", 120.0)
 
 
-async def timed(leaves: list[Leaf], what: str, rounds: int) -> float:
-    """Seconds of a round, after those that warm up."""
-    start = 0.0
-    for t in range(rounds):
-        if t == WARM:
-            start = time.perf_counter()
-        await asyncio.gather(*(getattr(leaf, what)(t) for leaf in leaves))
-    return (time.perf_counter() - start) / (rounds - WARM)
-
-
-async def against(folder: Path, address: str, charter: str, what: str, size: int, n: int) -> float:
-    ways = links(folder, address, charter)
+def neighbours(folder: Path, ways: list[Link], charter: str, size: int) -> list[Leaf]:
+    """Those at the other ends of some links."""
     form = Format(Letter(Message(np.zeros(size, np.float32), {})), charter, MOST)
-    await ready(ways[0])
-    leaves = [Leaf(name, way, form, size) for name, way in zip(LEAVES, ways, strict=True)]
-    took = await timed(leaves, what, n)
-    for way in ways:
-        await way.close()
-    return took
+    names = LEAVES[: len(ways)]
+    signers = [Signer(load_identity(folder / "keys", name), charter) for name in names]
+    return [Leaf(way, form, size, *who) for way, *who in zip(ways, signers, names, strict=True)]
 
 
-def measured(folder: Path, size: int, rounds: int) -> tuple[float, float, dict[str, float]]:
-    """Seconds of a round with the peer and with the echo; the peer's memory in GiB."""
+class Took(NamedTuple):
+    """Seconds of a round: by the clock, and of the server's processor."""
+
+    wall: float
+    cpu: float
+
+
+class Rival:
+    """One of the two servers, with its neighbours."""
+
+    def __init__(self, folder: Path, address: str, charter: str, what: str, size: int, pid: int):
+        self._ways = links(folder, address, charter)
+        self._leaves = neighbours(folder, self._ways, charter, size)
+        self._what, self._pid, self._took = what, pid, list[Took]()
+
+    async def ready(self) -> None:
+        await ready(self._ways[0])
+
+    async def round(self, t: int) -> None:
+        """Time a round; that letters are written and signed does not count."""
+        for leaf in self._leaves:
+            leaf.write(t)
+        begun, used = time.perf_counter(), processor(self._pid)
+        await asyncio.gather(*(getattr(leaf, self._what)(t) for leaf in self._leaves))
+        self._took.append(Took(time.perf_counter() - begun, processor(self._pid) - used))
+        for leaf in self._leaves:
+            leaf.forget()
+
+    async def close(self) -> None:
+        for way in self._ways:
+            await way.close()
+
+    @property
+    def took(self) -> Took:
+        """A round, after those that warm up: the median by the clock, the mean of the processor."""
+        wall, cpu = zip(*self._took[WARM:], strict=True)
+        return Took(statistics.median(wall), statistics.mean(cpu))
+
+
+async def in_turns(rivals: list[Rival], rounds: int) -> list[Took]:
+    """Round by round with each, so that what else goes on here slows down both."""
+    for rival in rivals:
+        await rival.ready()
+    for t in range(rounds):
+        for rival in rivals:
+            await rival.round(t)
+    for rival in rivals:
+        await rival.close()
+    return [rival.took for rival in rivals]
+
+
+def measured(folder: Path, size: int, rounds: int) -> tuple[Took, Took, dict[str, float]]:
+    """A round with the peer and with the echo; their memory in GiB."""
     # the hub has one round more than is played, so that it always has a next letter to hand over
     charter = prepare(folder, size, rounds + WARM + 1)
-    address = str(charter.nodes[HUB].address)
-    with process(f"hub({str(folder)!r})") as peer:
-        play = against(folder, address, charter.hash, "round", size, rounds + WARM)
-        ours = asyncio.run(play)
-        memory = {"peak": high(peer.pid)}
-    rival = f"127.0.0.1:{port()}"
-    with process(f"echo({str(folder)!r}, {rival!r})") as bare:
-        play = against(folder, rival, charter.hash, "echo", size, rounds + WARM)
-        theirs = asyncio.run(play)
-        memory["echo"] = high(bare.pid)
-    return ours, theirs, memory
+    address, other = str(charter.nodes[HUB].address), f"127.0.0.1:{port()}"
+    calls = process(f"hub({str(folder)!r})"), process(f"echo({str(folder)!r}, {other!r})")
+    with calls[0] as peer, calls[1] as bare:
+
+        async def play() -> list[Took]:
+            ours = Rival(folder, address, charter.hash, "round", size, peer.pid)
+            theirs = Rival(folder, other, charter.hash, "echo", size, bare.pid)
+            return await in_turns([ours, theirs], rounds + WARM)
+
+        ours, theirs = asyncio.run(play())
+        return ours, theirs, {"peak": high(peer.pid), "echo": high(bare.pid)}
 
 
 def high(pid: int) -> float:
     """Most resident memory of a process so far, GiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(x.split()[1]) for x in lines if "VmHWM" in x) / 2**20
+
+
+def processor(pid: int) -> float:
+    """Seconds of processor that a process has used so far."""
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -224,16 +277,17 @@ def main() -> None:
             both = 2 * NEIGHBOURS * size * 4 / 1e6
             rows.append(
                 (
-                    name, f"{1 / ours:.2f}", f"{both / ours:.0f}", f"{1 / theirs:.2f}",
-                    f"{both / theirs:.0f}", f"{ours / theirs:.1f}", f"{memory['peak']:.2f}",
-                    f"{memory['echo']:.2f}",
+                    name, f"{1 / ours.wall:.2f}", f"{both / ours.wall:.0f}",
+                    f"{1 / theirs.wall:.2f}", f"{both / theirs.wall:.0f}",
+                    f"{ours.wall / theirs.wall:.2f}", f"{ours.cpu:.3f}", f"{theirs.cpu:.3f}",
+                    f"{memory['peak']:.2f}", f"{memory['echo']:.2f}",
                 )
             )  # fmt: skip
     show(
         f"A peer with {NEIGHBOURS} neighbours, each of whom pushes and pulls a letter a round",
         (
-            "letter", "rounds/s", "MB/s", "echo: rounds/s", "MB/s", "x echo", "peak, GiB",
-            "echo, GiB",
+            "letter", "rounds/s", "MB/s", "echo: rounds/s", "MB/s", "x echo", "CPU s a round",
+            "echo: CPU s", "peak, GiB", "echo, GiB",
         ),
         rows,
         "Both ways together. A round of the peer also checks 64 letters, has them on the disk "

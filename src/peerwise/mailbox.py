@@ -27,6 +27,13 @@ class Letter(NamedTuple):
     part: Tree = None
 
 
+class Later:
+    """Stands for the value of a message, known to be finite, that is fetched when it is needed."""
+
+    def __init__(self, fetch: Callable[[], Tree]):
+        self.fetch = fetch
+
+
 Letters = Mapping[int, tuple[Letter, int]]  # by sender: a letter and the round it was sent in
 
 
@@ -122,22 +129,31 @@ def open_inbox(
 ) -> Inbox:
     """The inbox of one node in round t; a slot without a finite letter has weight 0.
 
-    `blank` is a message of zeros: it stands where no letter is, with age -1.
+    `blank` is a message of zeros: it stands where no letter is, with age -1. Where values are not
+    `stacked`, they come one after the other, once.
     """
     dtype: Any = runtime.float_of(blank)
     weights = slots.weight.tolist()
     found = [letters.get(j) if w > 0 else None for j, w in zip(slots.senders, weights, strict=True)]
     messages = [blank if one is None else one[0].message for one in found]
-    heard = [one is not None and finite(one[0].message) for one in found]
+    heard = [one is not None and _is_finite(one[0].message) for one in found]
     note = stack([message.note for message in messages])
-    values = [message.value for message in messages]
+    values = (_fetched(message.value) for message in messages)
     return Inbox(
-        stack(values) if stacked else values,
+        stack(list(values)) if stacked else values,
         note,
         np.where(heard, weights, 0).astype(dtype),
         np.array([-1 if one is None else t - one[1] for one in found], np.int32),
         link=slots.link.astype(dtype),
     )
+
+
+def _is_finite(message: Message) -> bool:
+    return finite(message.note if isinstance(message.value, Later) else message)
+
+
+def _fetched(value: Tree) -> Tree:
+    return value.fetch() if isinstance(value, Later) else value
 
 
 def keep_replies(

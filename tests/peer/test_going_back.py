@@ -114,8 +114,8 @@ def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch
     bodies = {}
 
     def spied(put_all):
-        def watched(self, letters):
-            for letter, differs in zip(letters, put_all(self, letters), strict=True):
+        def watched(self, letters, *more):
+            for letter, differs in zip(letters, put_all(self, letters, *more), strict=True):
                 assert not differs
                 key = self.path, letter.sender, letter.place
                 bodies.setdefault(key, set()).add(letter.body)

@@ -4,11 +4,15 @@ import asyncio
 import os
 from contextlib import suppress
 
+import networkx as nx
 import pytest
 
+from federation import assert_same, federation, run_all, simulated
+from peerwise import node
 from peerwise.errors import BadFile
 from peerwise.peer import large, transport
 from peerwise.peer.large import FOLDER
+from peerwise.peer.letters import Shelved
 from peerwise.peer.store import Place, Store
 from peerwise.peer.transport import FEWEST, ROOM, Turns
 
@@ -160,3 +164,30 @@ def test_who_takes_long_gives_its_turn_away(monkeypatch):
     turns = Turns(ROOM)
     assert most_at_once(turns, 3 * FEWEST, 0.2) > FEWEST
     assert turns._turns._value == FEWEST  # and no more are given back than were taken
+
+
+def test_a_file_that_was_removed_can_still_be_read(store, tmp_path):
+    store.put("b", Place(0, 0), BODY)
+    filed = store.filed("b", Place(0, 0))
+    store.put("b", Place(0, 1), BODY[1:], newest=True)
+    assert [file.read_bytes() for file in files(tmp_path)] == [BODY[1:]]
+    assert filed.read() == BODY
+    assert store.filed("b", Place(0, 0)) is None
+
+
+@pytest.mark.parametrize("method", [{"name": "crc", "lr": 0.05}, {"name": "cfa_ge", "lr": 0.05}])
+@pytest.mark.parametrize("adds_up", [True, False])
+def test_peers_read_large_letters_from_files_and_learn_the_same(
+    tmp_path, monkeypatch, method, adds_up
+):
+    monkeypatch.setattr(large, "LARGE", 100)
+    if adds_up:
+        monkeypatch.setattr(node, "LARGE", 1)
+    read = []
+    whole = Shelved.whole
+    monkeypatch.setattr(Shelved, "whole", lambda self: (read.append(self), whole(self))[1])
+    fed = federation(tmp_path, nx.path_graph(["a", "b", "c"]), method, rounds=3)
+    daemons = [fed.daemon(name) for name in fed.charter.names]
+    assert all(run_all(*daemons))
+    assert len(read) == 3 * 4  # once for every letter
+    assert_same(simulated(fed, daemons, 3), daemons, 0.0 if method["name"] == "crc" else 1e-5)

@@ -321,8 +321,10 @@ def test_letters_that_come_together_are_written_together(tmp_path):
     fed = federation(tmp_path, PATH, {"name": "crc"}, rounds=3)
     daemon, sizes, events = fed.daemon("b"), [], []
     write = daemon.store.put_all
-    daemon.store.put_all = lambda letters: sizes.append(len(letters)) or write(letters)
-    keeping = Keeping(daemon.store, daemon.plan, events.append)
+    daemon.store.put_all = lambda letters, *more: (
+        sizes.append(len(letters)) or write(letters, *more)
+    )
+    keeping = Keeping(daemon.store, daemon.plan, daemon.letters, events.append)
 
     async def come():
         letters = [Came("a", Place(0, t), bytes([t]), False) for t in range(20)]

@@ -202,7 +202,7 @@ def test_a_shape_that_only_python_takes_for_equal_is_refused(shape):
     form = Format(tree, CHARTER, MOST)
     header, data = split(form.encode(tree, WHO))
     header["['a']"]["shape"] = [True, 3.0]
-    refused(joined(header, data), "no safetensors", form)
+    refused(joined(header, data), "instead of", form)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])

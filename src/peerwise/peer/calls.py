@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from peerwise.peer.greeting import refusal, said, spoken, whereabouts
+from peerwise.peer.greeting import believed, refusal, said, spoken, whereabouts
 from peerwise.peer.journal import Sparing, security
 from peerwise.peer.meters import Meters
 from peerwise.peer.protocol import Core
@@ -92,7 +92,8 @@ class Calls:
                 raise Refused(Code.FAILED_PRECONDITION, why, "greeting")
             heard = said(call.body)._replace(life=call.life)
             return await self._asked("Hello", lambda ticket: Helloed(ticket, call.caller, heard))
-        have, wait = said(call.body).place, told(call.body).get("wait")
+        facts = told(call.body)
+        have, wait = believed(facts).place, facts.get("wait")
         if call.method == "Heads" and have is not None:
             return await self._heads(call.caller, have)
         if have is None or not isinstance(wait, int | float) or not wait >= 0:

@@ -11,7 +11,7 @@ from peerwise.errors import Diverged, PeerwiseError
 from peerwise.mailbox import finite
 from peerwise.node import Letter, Memory, Node
 from peerwise.peer.journal import log
-from peerwise.peer.letters import Letters
+from peerwise.peer.letters import Letters, Shelved
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import Compute, Computed, Place
 from peerwise.peer.redo import settled
@@ -94,7 +94,7 @@ class Computing:
             outcome = self._after(self.memory, wanted)
             return Computed(outcome, outcome.bodies)
         offered = self._offered(wanted)
-        heard = {name: (letter, sent) for name, (_, letter, sent) in offered.items()}
+        heard = {n: (self._read(letter), sent) for n, (_, letter, sent) in offered.items()}
         outcome, used, why = self._settled(wanted, heard)
         phase, t = wanted.place
         return Computed(
@@ -107,7 +107,7 @@ class Computing:
             None if outcome.node is None else self.partners(outcome.node),
         )
 
-    def _offered(self, wanted: Compute) -> dict[str, tuple[Place, Letter, int]]:
+    def _offered(self, wanted: Compute) -> dict[str, tuple[Place, Letter | Shelved, int]]:
         """By neighbour that is heard: its letter with its place, and the round it counts for."""
         assert self.node is not None
         assert wanted.heard is not None
@@ -117,6 +117,14 @@ class Computing:
         names = self.plan.charter.names
         chosen = ((names[j], t) for j, t in self.node.wanted(wanted.place.round).items())
         return {n: (*by_name[n][t], t) for n, t in chosen if t in by_name.get(n, {})}
+
+    def _read(self, letter: Letter | Shelved) -> Letter:
+        """A letter that is at hand; of one in a file what is needed at once."""
+        if isinstance(letter, Letter):
+            return letter
+        assert self.node is not None
+        # what a neighbour is replied to depends on its message, which the node then keeps
+        return letter.whole() if self.node.method.reply is not None else letter.later()
 
     def _settled(
         self, wanted: Compute, heard: Heard

@@ -95,7 +95,7 @@ class Daemon:
         self.letters = Letters(plan.charter, identity)
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._summary = plan.charter.hash, summary(plan.charter)
-        self._keeping = Keeping(store, plan, self._feed)
+        self._keeping = Keeping(store, plan, self.letters, self._feed)
         self._mind = ThreadPoolExecutor(1, "mind")
         self._dialling = Dialling({}, self._summary, self.options.call_timeout)
         self._server: Server | None = None
@@ -104,6 +104,7 @@ class Daemon:
         self._core: Core | None = None
         self._over: asyncio.Future[bool] | None = None
         self._stopped = False
+        self._waiting: tuple[str, ...] = ()  # for whom, as people were told
 
     @property
     def core(self) -> Core:
@@ -253,7 +254,10 @@ class Daemon:
         for effect in self.core.on(event, loop.time()):
             self._do(effect)
         idle = self.core.computing or self.core.done
-        self.meters.waiting(() if idle else self.core.waiting)
+        waiting = () if idle else self.core.waiting
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self.meters.waiting(waiting)
         if self.core.done:
             self.meters.health.done()
 

@@ -88,7 +88,11 @@ def _difference(ours: Mapping[str, str], theirs: Any) -> str:
 
 def said(answer: bytes) -> Greeting:
     """What is to be believed of a neighbour's greeting or answer: numbers of rounds and lives."""
-    facts = told(answer)
+    return believed(told(answer))
+
+
+def believed(facts: Mapping[str, Any]) -> Greeting:
+    """The same of one that is parsed already."""
     return Greeting(
         _place([facts.get("phase"), facts.get("round")]),
         _life(facts.get("life")),

@@ -12,9 +12,13 @@ from contextlib import suppress
 from typing import Any
 
 from peerwise.errors import PeerwiseError
+from peerwise.peer.large import is_large
+from peerwise.peer.letters import Letters
+from peerwise.peer.memory import give_back_rest
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import (
     Advance,
+    Came,
     Load,
     Loaded,
     Look,
@@ -28,20 +32,26 @@ from peerwise.peer.protocol.messages import (
 )
 from peerwise.peer.store import Store
 
+GATHER = 0.002  # seconds without a further letter after which those that came are written
+LONGEST = 0.05  # and seconds that the first of them waits at most
+TOGETHER = 1 << 24  # bytes of letters after which no more are written with them
 KEPT = (Put, PutAside, NoteLife, Load, Look, Advance)
 
 
 class Keeping:
     """The file of one peer; `tell` is given an event for everything that was done."""
 
-    def __init__(self, store: Store, plan: Plan, tell: Callable[[Any], None]):
-        self._store, self._plan, self._tell = store, plan, tell
+    def __init__(self, store: Store, plan: Plan, letters: Letters, tell: Callable[[Any], None]):
+        self._store, self._plan, self._letters, self._tell = store, plan, letters, tell
         self._thread = ThreadPoolExecutor(1, "disk")
         self._wanted: deque[Any] = deque()
+        self._hashes: dict[Any, Any] = {}  # by ticket: of what is signed in a letter
         self._come = asyncio.Event()
 
     def want(self, effect: Any) -> None:
         """Have something done after all that was wanted before."""
+        if isinstance(effect, Put):  # at once: the next letter has another hash
+            self._hashes[effect.ticket] = self._letters.hashed(effect.letter.body)
         self._wanted.append(effect)
         self._come.set()
 
@@ -49,11 +59,24 @@ class Keeping:
         """Do what is wanted, for ever; what cannot be stored of a round ends it."""
         while True:
             while self._wanted:
+                await self._gathered()
                 wanted = self._next()
                 for event in await self.run(self._done, wanted):
                     self._tell(event)
             self._come.clear()
             await self._come.wait()
+
+    async def _gathered(self) -> None:
+        """Wait while letters come one after the other: on the disk together, all are sooner."""
+        clock = asyncio.get_running_loop().time
+        count, end = 1, clock() + LONGEST
+        while len(self._wanted) > count and clock() < end:
+            count = len(self._wanted)
+            if not all(
+                isinstance(one, Put) and not is_large(one.letter.body) for one in self._wanted
+            ):
+                return
+            await asyncio.sleep(GATHER)
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """What some work on the disk gives."""
@@ -64,9 +87,16 @@ class Keeping:
         self._thread.shutdown()
 
     def _next(self) -> list[Any]:
-        """The next effect, with all letters that follow one."""
+        """The next effect, with letters that follow one: all, but of large ones a few.
+
+        Others come while those are written.
+        """
         wanted = [self._wanted.popleft()]
+        size = 0
         while isinstance(wanted[0], Put) and self._wanted and isinstance(self._wanted[0], Put):
+            size += len(wanted[-1].letter.body)
+            if size > TOGETHER:
+                break
             wanted.append(self._wanted.popleft())
         return wanted
 
@@ -79,12 +109,18 @@ class Keeping:
             return [looked(self._store)]
         if isinstance(first, Advance):
             self._advance(first)
+            if any(map(is_large, first.bodies.values())):
+                give_back_rest()
             return [Stored()]
         try:
             if isinstance(first, Put):
-                differs = self._store.put_all([one.letter for one in wanted])
+                hashes = [self._hashes.pop(one.ticket, None) for one in wanted]
+                differs = self._store.put_all([one.letter for one in wanted], hashes)
                 pairs = zip(wanted, differs, strict=True)
-                return [Written(one.ticket, differ) for one, differ in pairs]
+                return [
+                    Written(one.ticket, differ, shelved=self._shelved(one.letter))
+                    for one, differ in pairs
+                ]
             if isinstance(first, PutAside):
                 self._store.put_aside(*first[1:])
             else:
@@ -92,6 +128,13 @@ class Keeping:
         except PeerwiseError as error:  # each caller is told
             return [Written(one.ticket, why=str(error)) for one in wanted]
         return [Written(first.ticket)]
+
+    def _shelved(self, letter: Came) -> Callable[[Any], Any] | None:
+        """What makes of a letter that was written one that is in its file alone."""
+        if not is_large(letter.body):
+            return None
+        file = self._store.filed(letter.sender, letter.place)
+        return None if file is None else self._letters.shelved(file, letter.place.phase)
 
     def _advance(self, wanted: Advance) -> None:
         """A round with its letters, and what they cost, in one transaction."""
@@ -110,8 +153,9 @@ class Keeping:
             )
 
     def _acknowledge(self, acknowledged: Any) -> None:
-        for name, place in acknowledged.items():
-            self._store.acknowledge(name, place, inside=True)
+        for place in sorted(set(acknowledged.values())):
+            names = [name for name, there in acknowledged.items() if there == place]
+            self._store.acknowledge(names, place, inside=True)
 
     def write_acknowledged(self, acknowledged: dict[str, Place]) -> None:
         """Note what neighbours have, before the end; what is not written down comes again."""

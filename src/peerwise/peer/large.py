@@ -21,9 +21,33 @@ def letter_hash(kept: bytes | str) -> str:
     return kept[:HASH] if isinstance(kept, str) else hashlib.sha256(kept).hexdigest()
 
 
-def reference_of(body: bytes) -> bytes | str:
-    """What a row has of a letter: itself, or a reference where it is large."""
-    return body if len(body) < LARGE else f"{hashlib.sha256(body).hexdigest()}:{len(body)}"
+def is_large(body: bytes) -> bool:
+    """Whether a letter is a file."""
+    return len(body) >= LARGE
+
+
+def reference_of(body: bytes, mark: str) -> bytes | str:
+    """What a row has of a letter with this hash: itself, or a reference where it is large."""
+    return f"{mark}:{len(body)}" if is_large(body) else body
+
+
+class Filed:
+    """A letter in its file, which is held open: it can be read even after it was removed."""
+
+    def __init__(self, path: Path):
+        self._file = -1
+        self._file = os.open(path, os.O_RDONLY)
+
+    def read(self) -> bytes:
+        """The letter."""
+        try:
+            return os.pread(self._file, os.fstat(self._file).st_size, 0)
+        except OSError as error:
+            raise BadFile(f"cannot read a large letter: {error.strerror}") from None
+
+    def __del__(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
 
 
 class Large:
@@ -66,6 +90,15 @@ class Large:
         if letter_hash(body) != letter_hash(kept):
             raise BadFile(f"the state is damaged: {path} is not as it was written")
         return body
+
+    def filed(self, kept: bytes | str) -> Filed | None:
+        """The file of a row's letter; None where the row has the letter itself."""
+        if isinstance(kept, bytes):
+            return None
+        try:
+            return Filed(self._folder / letter_hash(kept))
+        except OSError:  # too many are open
+            return None
 
     def sweep(self, references: Collection[str]) -> None:
         """Remove the files that no row refers to."""

@@ -5,15 +5,41 @@ Nothing else makes or reads one.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+import jax
+import numpy as np
+
+from peerwise.core import Message
+from peerwise.mailbox import Later
 from peerwise.node import Letter, Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import Identity
+from peerwise.peer.large import Filed
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
-from peerwise.peer.signing import ALL, Signer, checked, parted
-from peerwise.peer.wire import Format
+from peerwise.peer.signing import ALL, Signer, checked, viewed
+from peerwise.peer.wire import Format, Head
+
+
+class Shelved:
+    """A large letter that was checked when it came, and is in its file until its round."""
+
+    def __init__(self, file: Filed, form: Format, letter: Letter):
+        self._file, self._form = file, form
+        # what is left of it must not be a view of all its bytes
+        self._note = jax.tree.map(np.array, letter.message.note)
+
+    def whole(self) -> Letter:
+        """The letter."""
+        content, _ = viewed(self._file.read())
+        letter: Letter = self._form.decode(content, checked=False)
+        return letter
+
+    def later(self) -> Letter:
+        """The letter without a part for this node alone; its value is read when it is needed."""
+        return Letter(Message(Later(lambda: self.whole().message.value), self._note))
 
 
 class Letters:
@@ -23,6 +49,9 @@ class Letters:
         self._charter, self._name, self._mark = charter, identity.node, charter.hash
         self._signer, self._authority = Signer(identity, self._mark), identity.authority
         self._formats: dict[int, Format] = {}
+        # of the letter that came last, what was worked out until it was opened, and its hash then
+        self._latest: tuple[bytes, Head | None, Any] = b"", None, None
+        self._hashed: tuple[bytes, Any] = b"", None
 
     def form(self, node: Node, memory: Memory, agreed: Mapping[str, Any] | None) -> Format:
         """The format of a node's letters; `agreed` is what an earlier phase found."""
@@ -56,19 +85,37 @@ class Letters:
 
     def written(self, body: bytes) -> Envelope:
         """What is written on a letter of any phase; BadLetter where it is none, or not signed."""
-        envelope = next(iter(self._formats.values())).written(parted(body)[0])
-        checked(body, envelope, self._mark, self._name, self._authority)
+        form = next(iter(self._formats.values()))
+        content, _ = viewed(body)
+        head = form.head(content)
+        envelope = form.written(content, head)
+        mark = checked(body, envelope, self._mark, self._name, self._authority)
+        self._latest = body, head, mark
         return envelope
+
+    def shelved(self, file: Filed, phase: int) -> Callable[[Letter], Shelved]:
+        """What makes, of a letter that is in a file too, one that is only there."""
+        return partial(Shelved, file, self._formats[phase])
 
     def opened(self, body: bytes, phase: int, checked: bool = True) -> Letter:
         """The letter in bytes; BadLetter where it is none, BadNumbers where nobody sends such."""
         form = self._formats[phase]
-        content, seal = parted(body)
+        content, seal = viewed(body)
+        (known, head, mark), self._latest = self._latest, (b"", None, None)
+        if known is not body or head is None:
+            head, mark = form.head(content), None
         if checked:
-            form.envelope(content)
-            form.check_agreed(content)
-        letter: Letter = form.decode(content, checked)
+            form.envelope(content, head)
+            form.check_agreed(content, head)
+        letter: Letter = form.decode(content, checked, head)
         if seal.personal and letter.part is None:
             # what all should hear alike would escape the comparison of what all heard
             raise BadLetter("signed for one reader, and all are told the same")
+        if mark is not None:
+            self._hashed = body, mark
         return letter
+
+    def hashed(self, body: bytes) -> Any:
+        """The hash of what is signed in the letter that was opened last; None for another."""
+        (known, mark), self._hashed = self._hashed, (b"", None)
+        return mark if known is body else None

@@ -1,7 +1,6 @@
 """A peer from files: its charter, certificate, rows and state, until it is done or told to stop."""
 
 import asyncio
-import ctypes
 import fcntl
 import hashlib
 import os
@@ -27,14 +26,13 @@ from peerwise.peer.handshakes import heard
 from peerwise.peer.health import beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
-from peerwise.peer.large import LARGE
+from peerwise.peer.memory import give_back_memory
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 
 TRIES = 10  # to get hold of a state
-MMAP_THRESHOLD = -3  # a number of malloc.h
 FILES = 16384  # that may be open, if the system allows it
 
 
@@ -152,15 +150,6 @@ def _many_files() -> None:
     most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def give_back_memory() -> None:
-    """Have the memory of large letters go back to the system once they are used up (glibc).
-
-    Left to itself, it keeps what was freed in pieces too small for the next letters.
-    """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
 
 
 def _serve(site: Site) -> Ended:

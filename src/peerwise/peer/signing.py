@@ -10,7 +10,7 @@ Ed25519), and deterministic, so that the same letter is always the same bytes.
 
 import hashlib
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -57,15 +57,21 @@ class Seal(NamedTuple):
     personal: bool  # whether the letter is to one neighbour alone
 
 
-def parted(body: bytes) -> tuple[bytes, Seal]:
-    """A letter without its seal, and the seal; BadLetter where there is none."""
+def viewed(body: bytes) -> tuple[memoryview, Seal]:
+    """A view of a letter without its seal, and the seal; BadLetter where there is none."""
     length = int.from_bytes(body[-2:], "big")
     start = len(body) - END - length
     if len(body) < END or start < 0 or not 0 < length <= LONGEST or body[-3] > 1:
         raise BadLetter("not signed")
     middle = start + length
     seal = Seal(body[start:middle], body[middle : middle + 2 * HALF], bool(body[-3]))
-    return body[:start], seal
+    return memoryview(body)[:start], seal
+
+
+def parted(body: bytes) -> tuple[bytes, Seal]:
+    """A letter without its seal, and the seal; BadLetter where there is none."""
+    content, seal = viewed(body)
+    return bytes(content), seal
 
 
 def content(body: bytes) -> bytes:
@@ -73,7 +79,7 @@ def content(body: bytes) -> bytes:
     return parted(body)[0]
 
 
-def hash_of(content: bytes) -> str:
+def hash_of(content: bytes | memoryview) -> str:
     """What a statement holds of a letter."""
     return hashlib.sha256(content).hexdigest()
 
@@ -127,9 +133,11 @@ def _key_of(certificate: bytes, node: str, authority: bytes) -> ec.EllipticCurve
     return key if isinstance(key, ec.EllipticCurvePublicKey) else None
 
 
-def checked(body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes) -> None:
-    """Refuse a letter that its sender has not signed for this reader."""
-    inside, seal = parted(body)
+def checked(body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes) -> Any:
+    """The hash of what is signed in a letter, refused where its sender has not for this reader."""
+    inside, seal = viewed(body)
     to = reader if seal.personal else ALL
-    if not is_signed(Statement(charter, *envelope, to, hash_of(inside)), seal, authority):
+    mark = hashlib.sha256(inside)
+    if not is_signed(Statement(charter, *envelope, to, mark.hexdigest()), seal, authority):
         raise BadLetter(f"the signature is not that of {envelope.sender}")
+    return mark

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.anchor import Anchor
-from peerwise.peer.large import HASH, Large, letter_hash, reference_of
+from peerwise.peer.large import HASH, Filed, Large, letter_hash, reference_of
 from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
-from peerwise.peer.signing import Seal, parted
+from peerwise.peer.signing import Seal, viewed
 from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mark_of, sha256
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
@@ -48,16 +48,24 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _seal(body: bytes) -> Seal | None:
+class Marks(NamedTuple):
+    """What a letter is known by: its hash, that of what is signed, and its seal if it has one."""
+
+    whole: str
+    content: str
+    seal: Seal | None
+
+
+def _marks(body: bytes, mark: Any = None) -> Marks:
+    """The marks of a letter; `mark` is the hash of what is signed, where it is known."""
     try:
-        return parted(body)[1]
+        content, seal = viewed(body)
     except BadLetter:
-        return None
-
-
-def _content(body: bytes) -> bytes:
-    """A letter without its seal, which a renewed certificate changes."""
-    return body if _seal(body) is None else parted(body)[0]
+        content, seal = memoryview(body), None
+    mark = hashlib.sha256(content) if mark is None else mark
+    signed = mark.hexdigest()
+    mark.update(memoryview(body)[len(content) :])  # large letters take long: one pass for both
+    return Marks(mark.hexdigest(), signed, seal)
 
 
 class Store:
@@ -71,6 +79,7 @@ class Store:
         self.lost = 0  # charges that only the anchor knew of
         self._large = Large(path.parent)
         self._owner = False  # of the files of large letters: who only looks removes none
+        self._certified: dict[str, bytes] = {}  # certificates that are in the file
         self._stale = True  # whether some of them may not be needed any more
 
     @classmethod
@@ -184,10 +193,14 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What happens inside is on the disk when it ends, or not at all."""
-        with self._lock, ledger_file.alone(self._db, self.path, "state"):
-            yield
-            if self.anchor is not None and self.ledger is not None:
-                self.anchor.note(self.ledger)
+        try:
+            with self._lock, ledger_file.alone(self._db, self.path, "state"):
+                yield
+                if self.anchor is not None and self.ledger is not None:
+                    self.anchor.note(self.ledger)
+        except BaseException:
+            self._certified.clear()
+            raise
         self._sweep()
 
     def _sweep(self) -> None:
@@ -282,21 +295,28 @@ class Store:
         """
         return self.put_all([Came(sender, place, body, newest)])[0]
 
-    def put_all(self, letters: Sequence[Came]) -> list[bool]:
-        """Keep letters that came at about the same time, for the price of one; see `put`."""
+    def put_all(self, letters: Sequence[Came], hashes: Sequence[Any] = ()) -> list[bool]:
+        """Keep letters that came at about the same time, for the price of one; see `put`.
+
+        `hashes` are of what is signed in each, None where it is not known.
+        """
         with self.transaction():
-            differs = [self._put(*letter) for letter in letters]
+            known = hashes or [None] * len(letters)
+            pairs = zip(letters, known, strict=True)
+            differs = [self._put(*letter, mark) for letter, mark in pairs]
             self._large.settle()
             return differs
 
-    def _put(self, sender: str, place: Place, body: bytes, newest: bool) -> bool:
+    def _put(self, sender: str, place: Place, body: bytes, newest: bool, mark: Any = None) -> bool:
         old = self._db.execute(
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
         ).fetchone()
-        kept = reference_of(body)
-        if old is not None:
-            return bool(old[0] != kept) and _content(self._large.read(old[0])) != _content(body)
+        marks = _marks(body, mark)
+        kept = reference_of(body, marks.whole)
+        if old is not None:  # a renewed certificate changes the seal, and nothing else
+            same = old[0] == kept or _marks(self._large.read(old[0])).content == marks.content
+            return not same
         if self.aside(sender, place):
             return True
         if newest:
@@ -304,28 +324,37 @@ class Store:
             self._stale = True
         self._written(kept, body)
         self._keep("INSERT", "inbox", sender, *place, kept, now())
-        self._head(sender, place, kept)
-        self._signed(sender, place, body)
+        self._head(sender, place, marks.whole)
+        self._signed(sender, place, marks)
         return False
+
+    def filed(self, sender: str, place: Place) -> Filed | None:
+        """The file of a large letter that came; None where it is small, or used up."""
+        rows = self._read(
+            "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
+            (sender, *place),
+        )
+        return self._large.filed(rows[0][0]) if rows else None
 
     def _written(self, kept: bytes | str, body: bytes) -> None:
         """Put a large letter into its file."""
         if isinstance(kept, str):
             self._large.write(kept, body)
 
-    def _head(self, sender: str, place: Place, kept: bytes | str) -> None:
+    def _head(self, sender: str, place: Place, mark: str) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
         known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
         if not known or place > Place(*known[0]):
-            self._keep("INSERT OR REPLACE", "heads", sender, *place, letter_hash(kept))
+            self._keep("INSERT OR REPLACE", "heads", sender, *place, mark)
 
-    def _signed(self, sender: str, place: Place, body: bytes) -> None:
+    def _signed(self, sender: str, place: Place, marks: Marks) -> None:
         """Note what a neighbour signed for all its neighbours."""
-        seal = _seal(body)
+        seal = marks.seal
         if seal is not None and not seal.personal:
-            self._keep("INSERT OR REPLACE", "certificates", sender, seal.certificate)
-            said = sha256(_content(body)), seal.signature
-            self._keep("INSERT OR IGNORE", "told", sender, *place, *said)
+            if self._certified.get(sender) != seal.certificate:
+                self._keep("INSERT OR REPLACE", "certificates", sender, seal.certificate)
+                self._certified[sender] = seal.certificate
+            self._keep("INSERT OR IGNORE", "told", sender, *place, marks.content, seal.signature)
 
     def told(self, since: Place = NOWHERE) -> list[tuple[str, Place, str, bytes]]:
         """What neighbours signed after a place: sender, place, hash and signature."""
@@ -386,11 +415,13 @@ class Store:
                 if not rows:
                     return
                 kept = rows[0][0]
+                mark = letter_hash(kept)
             else:
-                kept = reference_of(body)
+                marks = _marks(body)
+                mark, kept = marks.whole, reference_of(body, marks.whole)
                 self._written(kept, body)
                 self._large.settle()
-                self._signed(sender, place, body)
+                self._signed(sender, place, marks)
             self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
             self._stale = True
             row = (sender, *place, reason[:500], kept, now())
@@ -399,7 +430,7 @@ class Store:
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (*row, mark_of(*row)),
             )
-            self._head(sender, place, kept)
+            self._head(sender, place, mark)
             self._db.execute(
                 "DELETE FROM quarantine WHERE sender = ? AND id NOT IN (SELECT id FROM quarantine "
                 "WHERE sender = ? ORDER BY id DESC LIMIT ?)",
@@ -495,14 +526,17 @@ class Store:
         )
         return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
 
-    def acknowledge(self, receiver: str, place: Place, inside: bool = False) -> None:
-        """A neighbour has everything up to a place; `inside` a transaction that is open."""
+    def acknowledge(
+        self, receivers: str | Sequence[str], place: Place, inside: bool = False
+    ) -> None:
+        """Neighbours have everything up to a place; `inside` a transaction that is open."""
+        names = [receivers] if isinstance(receivers, str) else receivers
         with nullcontext() if inside else self.transaction():
             when = now()
             self._db.execute(
-                f"UPDATE outbox {ACKNOWLEDGED} WHERE receiver = ? AND acknowledged IS NULL "
-                "AND (phase < ? OR (phase = ? AND round <= ?))",
-                (when, when, receiver, place.phase, place.phase, place.round),
+                f"UPDATE outbox {ACKNOWLEDGED} WHERE receiver IN ({', '.join('?' * len(names))}) "
+                "AND acknowledged IS NULL AND (phase < ? OR (phase = ? AND round <= ?))",
+                (when, when, *names, place.phase, place.phase, place.round),
             )
 
     def set(self, **facts: str) -> None:

@@ -7,7 +7,7 @@ number is one: safetensors itself takes NaN, a shape of [0, 2^60] and 100,000 em
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -33,6 +33,15 @@ LARGEST = {"F64": 1e100, "F32": 1e15}
 NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
 
 
+class Head(NamedTuple):
+    """The header of a letter as it stands, and where its numbers are."""
+
+    written: Any
+    tensors: dict[str, Any]
+    start: int  # of the numbers
+    data: int  # bytes of them
+
+
 class Format:
     """How letters of one phase look: made from a letter of the right shape.
 
@@ -54,9 +63,11 @@ class Format:
         self._order = list(named_leaves(like))
         self._charter, self._most, self._agreed = charter, most, agreed
         self._ranges = _ranges_of(like, ranges)
-        self.bytes = sum(
-            np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in self._want.values()
-        )
+        self._sizes = {
+            name: np.dtype(TYPES[kind]).itemsize * math.prod(shape)
+            for name, (kind, shape) in self._want.items()
+        }
+        self.bytes = sum(self._sizes.values())
         self._header_most = HEADER + PER_TENSOR * max(len(self._want), FEWEST)
         self.largest = 8 + self._header_most + self.bytes + SEAL  # no letter has more bytes
 
@@ -78,27 +89,12 @@ class Format:
             )
         return body
 
-    def written(self, body: bytes) -> Envelope:
-        """What is written on a letter, which may be of another phase and look otherwise."""
-        return self._written(self._header(body)[0])
+    def written(self, body: bytes | memoryview, head: Head | None = None) -> Envelope:
+        """What is written on a letter, which may be of another phase and look otherwise.
 
-    def envelope(self, body: bytes) -> Envelope:
-        """What is written on a letter, after everything but its numbers was checked."""
-        header, data = self._header(body)
-        found = self._written(header)
-        self._check(header)
-        if data != self.bytes:
-            raise BadLetter(f"{data} bytes of numbers instead of {self.bytes}")
-        return found
-
-    def check_agreed(self, body: bytes) -> None:
-        """Refuse a letter of a node that found something else in an earlier phase."""
-        written = self._header(body)[0].get("__metadata__", {})
-        if written.get("agreed") != self._agreed:
-            raise BadNumbers("its sender agreed on something else in the first phase")
-
-    def _written(self, header: dict[str, Any]) -> Envelope:
-        written = header.pop("__metadata__", None)
+        `head` is the letter's, here and below, where it is known already.
+        """
+        written = (head or self.head(body)).written
         if not isinstance(written, dict) or written.get("peerwise") != VERSION:
             raise BadLetter("not a letter of this version of Peerwise")
         if written.get("charter") != self._charter:
@@ -108,28 +104,50 @@ class Format:
             raise BadLetter("'from' is no name")
         return Envelope(sender, _count(written, "phase"), _count(written, "round"))
 
-    def decode(self, body: bytes, checked: bool = True) -> Tree:
-        """The letter in bytes that `envelope` let through; BadNumbers where one is out of range."""
-        try:
-            found = dict(safetensors.deserialize(body))
-        except Exception as error:  # its own exception, which is no subclass of ours
-            raise BadLetter(f"no safetensors: {str(error)[:200]}") from None
+    def envelope(self, body: bytes | memoryview, head: Head | None = None) -> Envelope:
+        """What is written on a letter, after everything but its numbers was checked."""
+        head = head or self.head(body)
+        found = self.written(body, head)
+        self._check(head)
+        return found
+
+    def check_agreed(self, body: bytes | memoryview, head: Head | None = None) -> None:
+        """Refuse a letter of a node that found something else in an earlier phase."""
+        if ((head or self.head(body)).written or {}).get("agreed") != self._agreed:
+            raise BadNumbers("its sender agreed on something else in the first phase")
+
+    def decode(
+        self, body: bytes | memoryview, checked: bool = True, head: Head | None = None
+    ) -> Tree:
+        """The letter in bytes, as views of them; BadNumbers where a number is out of range."""
+        head = head or self.head(body)
+        self._check(head)
         arrays = []
-        for name in self._order:
+        for name, begin in zip(self._order, self._begins(head), strict=True):
             kind, shape = self._want[name]
-            told = found.get(name, {})
-            # two readers of one header must not part ways
-            if told.get("dtype") != kind or told.get("shape") != shape:
-                raise BadLetter(f"'{name}' is not {kind} {shape}")
-            if kind == "BOOL" and told["data"].strip(b"\0\1"):
+            numbers = np.frombuffer(body, np.uint8, self._sizes[name], begin)
+            if kind == "BOOL" and (numbers > 1).any():
                 raise BadLetter(f"'{name}' holds what is neither true nor false")
-            arrays.append(np.frombuffer(told["data"], TYPES[kind]).reshape(shape))
+            if begin % 8:  # of a writer that has not filled up its header
+                numbers = numbers.copy()
+            arrays.append(numbers.view(TYPES[kind]).reshape(shape))
         for name, array in zip(self._order, arrays, strict=True) if checked else ():
             _check_numbers(name, array, self._ranges.get(name))
         return jax.tree.unflatten(self._structure, arrays)
 
-    def _header(self, body: bytes) -> tuple[dict[str, Any], int]:
-        """The header as it stands, and how many bytes come after it."""
+    def _begins(self, head: Head) -> list[int]:
+        """Where the numbers of each tensor begin; all together they fill the letter, once."""
+        spans = {name: _span(name, head.tensors[name]) for name in self._order}
+        end = 0
+        for name, (begin, after) in sorted(spans.items(), key=lambda one: one[1]):
+            if begin != end or after - begin != self._sizes[name]:
+                why = f"'{name}' is at {begin} to {after}, and its place is from {end} on"
+                raise BadLetter(f"no safetensors: {why}")
+            end = after
+        return [head.start + spans[name][0] for name in self._order]
+
+    def head(self, body: bytes | memoryview) -> Head:
+        """The header as it stands."""
         if len(body) > self._most:
             raise BadLetter(f"{len(body)} bytes, more than {self._most}")
         if len(body) < 8:
@@ -138,22 +156,29 @@ class Format:
         if length > self._header_most or 8 + length > len(body):
             raise BadLetter(f"a header of {length} bytes")
         try:
-            header = json.loads(body[8 : 8 + length])
+            header = json.loads(bytes(body[8 : 8 + length]))
         except (ValueError, RecursionError):
             raise BadLetter("a header that is not JSON") from None
         if not isinstance(header, dict):
             raise BadLetter("a header that is no table")
-        return header, len(body) - 8 - length
+        written = header.pop("__metadata__", None)
+        return Head(written, header, 8 + length, len(body) - 8 - length)
 
-    def _check(self, header: dict[str, Any]) -> None:
-        """Names, types and shapes are exactly those expected."""
+    def _check(self, head: Head) -> None:
+        """Names, types, shapes and sizes are exactly those expected."""
+        header = head.tensors
+        if head.start > 8 + self._header_most:
+            raise BadLetter(f"a header of {head.start - 8} bytes")
+        if head.data != self.bytes:
+            raise BadLetter(f"{head.data} bytes of numbers instead of {self.bytes}")
         if len(header) != len(self._want):
             raise BadLetter(f"{len(header)} tensors instead of {len(self._want)}")
         for name, (kind, shape) in self._want.items():
             told = header.get(name)
             if not isinstance(told, dict):
                 raise BadLetter(f"'{name}' is missing")
-            if told.get("dtype") != kind or told.get("shape") != shape:
+            # 2.0 and True are whole numbers for Python, and not for others
+            if told.get("dtype") != kind or repr(told.get("shape")) != repr(shape):
                 raise BadLetter(
                     f"'{name}' is {told.get('dtype')!s:.20} {told.get('shape')!s:.60} instead of "
                     f"{kind} {shape}"
@@ -182,9 +207,10 @@ def _check_numbers(name: str, array: np.ndarray, allowed: Range | None) -> None:
     """Refuse what no honest node tells."""
     if not array.size or array.dtype.kind not in "fiu":
         return
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise BadNumbers(f"'{name}' holds NaN or infinity")
+    # NaN is the least and the greatest of all that hold one
     least, most = float(array.min()), float(array.max())
+    if not (math.isfinite(least) and math.isfinite(most)):
+        raise BadNumbers(f"'{name}' holds NaN or infinity")
     if (beyond := max(-least, most)) > LARGEST.get(NAMES[array.dtype], np.inf):
         raise BadNumbers(
             f"'{name}' holds {beyond:g}, a number beyond {LARGEST[NAMES[array.dtype]]:g}"
@@ -202,6 +228,14 @@ def _with(body: bytes, written: dict[str, str]) -> bytes:
     header = json.dumps({"__metadata__": written, **json.loads(body[8:start])}).encode()
     header += b" " * (-len(header) % 8)
     return b"".join((len(header).to_bytes(8, "little"), header, memoryview(body)[start:]))
+
+
+def _span(name: str, tensor: dict[str, Any]) -> tuple[int, int]:
+    """From where to where the numbers of a tensor are."""
+    match tensor.get("data_offsets"):
+        case [int(begin), int(end)] if not isinstance(begin, bool) | isinstance(end, bool):
+            return begin, end
+    raise BadLetter(f"no safetensors: '{name}' has no place")
 
 
 def _count(written: dict[str, Any], key: str) -> int:

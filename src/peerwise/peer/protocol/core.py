@@ -14,6 +14,7 @@ from peerwise.peer.protocol.hearing import Fetch
 from peerwise.peer.protocol.messages import (
     Answer,
     Looked,
+    Pushed,
     Refuse,
     Started,
     Tick,
@@ -31,8 +32,9 @@ class Core(Rounds):
         self.now, self.effects = now, []
         before, name = self.place, self.concerns(event)
         getattr(self, f"on_{type(event).__name__.lower()}")(event)
-        self.alarms.pop("", None)
-        self.think()
+        if not isinstance(event, Pushed):  # which counts once it is written
+            self.alarms.pop("", None)
+            self.think()
         alone = name in self.neighbours and self.place == before
         for one in (name,) if alone else self.neighbours:
             self.alarms.pop(one, None)

@@ -164,7 +164,7 @@ class Hearing(Ground):
             if why is not None:
                 self.put_aside(sender, place)
             else:
-                self.keep(sender, place, letter)
+                self.keep(sender, place, event.shelved(letter) if event.shelved else letter)
         self.answer(ticket)
 
     def put_aside(self, sender: str, place: Place) -> None:

@@ -4,7 +4,7 @@ A core is told events and answers with effects. Whoever runs it gives tickets to
 answer, and does the effects on the disk in the order in which they were asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from peerwise.errors import PeerwiseError
@@ -146,11 +146,13 @@ class Written(NamedTuple):
     """What was asked for is on the disk, or is not and why.
 
     `differs`: there was another letter for the same place before, and that one counts.
+    `shelved`: makes what stands for the letter from now on, where it is too large to keep at hand.
     """
 
     ticket: Ticket
     differs: bool = False
     why: str | None = None
+    shelved: Callable[[Any], Any] | None = None
 
 
 class Loaded(NamedTuple):

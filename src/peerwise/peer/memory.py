@@ -1,0 +1,23 @@
+"""Memory of large letters goes back to the system once they are used up (glibc).
+
+Left to itself, it keeps what was freed in pieces too small for the next letters.
+"""
+
+import ctypes
+from contextlib import suppress
+
+from peerwise.peer.large import LARGE
+
+MMAP_THRESHOLD = -3  # a number of malloc.h
+
+
+def give_back_memory() -> None:
+    """Have each large letter in a piece of memory of its own, which goes back with it."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+
+
+def give_back_rest() -> None:
+    """Give back what large letters left behind: the network reads them in small pieces."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
