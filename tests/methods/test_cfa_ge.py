@@ -176,6 +176,7 @@ def test_exact_equals_walk_to_the_bit(q):
 
 
 @pytest.mark.some("0.7")
+@pytest.mark.bits  # the runs of walk are shared with the test above
 @LOSSY
 def test_simulate_equals_walk(q):
     assert len(DATA.groups) == 2
