@@ -117,6 +117,8 @@ def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tm
 def test_a_port_that_is_taken_is_one_line(left, peerwise, tmp_path):
     host, port = left.charter.nodes["a"].address.split(":")
     with socket.socket() as other:
+        # connections of the peer that was there before may linger
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind((host, int(port)))
         other.listen()
         code, said = peerwise(
