@@ -121,6 +121,7 @@ def test_peers_that_are_stopped_and_killed_and_started_again_end_with_the_same_m
     assert_as_simulated(fed)
 
 
+@pytest.mark.full  # it waits for deadlines; the protocol's worlds have them without a clock
 def test_peers_with_deadlines_go_on_without_one_that_is_stopped_or_killed_until_it_joins(tmp_path):
     """Events tell when to go on, and there are more rounds than peers come to meanwhile."""
     fed = small(tmp_path / "net", rounds=5000, mode="deadline", timing={"deadline": 2.0})
