@@ -1,10 +1,12 @@
 """Letters that were put aside and neighbours that were ejected stay so, until the operator acts."""
 
+import asyncio
+
 import networkx as nx
 import numpy as np
 import pytest
 
-from federation import PATH, Alone, federation, run_all, written
+from federation import PATH, Alone, federation, written
 from helpers import command
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.peer import serve as serving
@@ -137,14 +139,23 @@ def test_who_is_ejected_is_neither_heard_nor_told_until_it_is_readmitted(fed, pe
 
 
 def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_one(tmp_path):
-    ring = nx.relabel_nodes(nx.complete_graph(3), dict(enumerate("abc")))
-    fed = federation(tmp_path, ring, CRC, rounds=4)
-    daemons = [fed.daemon(name) for name in "abc"]
-    for daemon in daemons[1:]:
+    """d begins last: without it b and c would be gone before a has heard that it is ejected."""
+    graph = nx.Graph(["ab", "ac", "bc", "bd", "cd"])
+    fed = federation(tmp_path, graph, CRC, rounds=4)
+    a, b, c, d = daemons = [fed.daemon(name) for name in "abcd"]
+    for daemon in (b, c):
         daemon.store.eject("a", "broken")
-    assert run_all(*daemons) == [True] * 3
-    assert daemons[0].store.rows("SELECT DISTINCT heard FROM rounds") == [("",)]
-    assert daemons[1].store.rows("SELECT DISTINCT heard FROM rounds") == [("c",)]
+
+    async def all_of_them():
+        begun = [asyncio.create_task(daemon.run()) for daemon in (a, b, c)]
+        while a.place.round < 4:
+            assert not any(task.done() for task in begun[1:])
+            await asyncio.sleep(0.01)
+        return await asyncio.gather(*begun, d.run())
+
+    assert asyncio.run(asyncio.wait_for(all_of_them(), 60)) == [True] * 4
+    assert a.store.rows("SELECT DISTINCT heard FROM rounds") == [("",)]
+    assert b.store.rows("SELECT DISTINCT heard FROM rounds") == [("c d",)]
     for daemon in daemons:
         daemon.store.close()
 
