@@ -20,6 +20,7 @@ NAMES = (
     "compile",
     "releases",
     "neural",
+    "gpu",
     "peers",
     "attack",
 )

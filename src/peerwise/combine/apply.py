@@ -11,7 +11,9 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
 
-UNROLLED = 16  # slots accumulated without a loop on a CPU: faster there up to about this many
+TOGETHER = 64  # nodes whose slots are gathered together on a CPU
+GATHERED = 1 << 28  # bytes of slots that are gathered together on a GPU
+UNROLLED = 16  # slots accumulated without a loop: one pass over the values instead of one a slot
 
 
 def all_finite(tree: Tree) -> Array:
@@ -76,7 +78,7 @@ def _back(rule: Mean, own: Tree, mean: Tree, nobody: Array) -> Tree:
 
 
 def _slot_by_slot(slots: int, add: Any, total: Array) -> Array:
-    if slots <= UNROLLED and jax.default_backend() == "cpu":
+    if slots <= UNROLLED:
         for k in range(slots):
             total = add(k, total)
         return total
@@ -219,6 +221,16 @@ def _slotwise(
     return jax.lax.map(node, rows, batch_size=batch)
 
 
+def _together(sent: Tree, heard: Heard) -> int:
+    """How many nodes gather their slots at once."""
+    if jax.default_backend() == "cpu":
+        return TOGETHER
+    nodes, slots = heard.src.shape
+    parts = sum(a.nbytes for a in jax.tree.leaves(heard.part)) // nodes
+    values = [a[0] if heard.page is None else a[0, 0] for a in jax.tree.leaves(sent)]
+    return min(nodes, max(TOGETHER, GATHERED // (parts + slots * sum(a.nbytes for a in values))))
+
+
 def _server_slots(
     rule: Slots, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard
 ) -> Tree:
@@ -261,12 +273,16 @@ def network(
         new = [_slotwise(one, h.of(own), h.of(note), sent, notes, h, None) for h in heard]
     elif isinstance(rule, Slots):
         node = _at_one(rule, server)
-        new = [_slotwise(node, h.of(own), h.of(note), sent, notes, h, 64) for h in heard]
+        new = [
+            _slotwise(node, h.of(own), h.of(note), sent, notes, h, _together(sent, h))
+            for h in heard
+        ]
     else:
         charted = _chart_sent(rule, sent, pages)
         new = [_mean(rule, h.of(own), h.of(note), charted, notes, h) for h in heard]
     if heard[0].nodes is None:
         return new[0]
     nodes: list[Array] = [h.nodes for h in heard]
-    place = jnp.argsort(jnp.concatenate(nodes))
+    order = jnp.concatenate(nodes)
+    place = jnp.zeros_like(order).at[order].set(jnp.arange(order.size, dtype=order.dtype))
     return jax.tree.map(lambda *parts: jnp.concatenate(parts)[place], *new)

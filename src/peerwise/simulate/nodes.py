@@ -17,7 +17,8 @@ from peerwise.runtime import init_key, stage_key
 from peerwise.shards import Shards
 from peerwise.simulate.lanes import by_group, regrouped, side_by_side
 
-BLOCK = 512  # nodes that learn side by side on a CPU
+BLOCK = 512  # nodes that learn side by side on a CPU: as many as fit into its cache
+LARGE_BLOCK = 1 << 17  # on a GPU: what they need on the way stays small beside their values
 
 
 class Plan(NamedTuple):
@@ -64,14 +65,15 @@ def each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
 
 
 def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
-    """f(*rows), on a CPU one block of nodes after the other; the last may overlap the one before.
+    """f(*rows), one block of nodes after the other; the last may overlap the one before.
 
-    A block fits into the cache, and its intermediate results are never held for all nodes.
+    The intermediate results of a block are never held for all nodes.
     """
     n = jax.tree.leaves(rows)[0].shape[0]
-    if n <= BLOCK or jax.default_backend() != "cpu":
+    most = BLOCK if jax.default_backend() == "cpu" else LARGE_BLOCK
+    if n <= most:
         return f(*rows)
-    blocks = -(-n // BLOCK)
+    blocks = -(-n // most)
     size = -(-n // blocks)
 
     def block(b: Any, done: Tree) -> Tree:
@@ -82,6 +84,17 @@ def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
 
     blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *rows))
     return jax.lax.fori_loop(0, blocks, block, blank)
+
+
+def apart(t: Any, f: Callable[[], Tree], like: Tree) -> Tree:
+    """f() computed once: XLA fuses an operation into each of its users, which compute it again.
+
+    On a CPU a barrier does not hold it back, but a loop does, even one of one turn, as long as XLA
+    cannot know that there is only one: it begins with round t.
+    """
+    if jax.default_backend() == "cpu":
+        return jax.lax.fori_loop(t, t + 1, lambda *_: f(), like)
+    return jax.lax.optimization_barrier(f())
 
 
 def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -> Tree:

@@ -16,7 +16,16 @@ from peerwise.combine.apply import Heard, all_finite, network, one_node, take_pa
 from peerwise.core import Array, Message, State, Tree
 from peerwise.runtime import ADAPT, CHANNEL, LINKS, MESSAGE
 from peerwise.shards import Shards
-from peerwise.simulate.nodes import Plan, each, each_shard, first_keys, keyed, keys, sealed
+from peerwise.simulate.nodes import (
+    Plan,
+    apart,
+    each,
+    each_shard,
+    first_keys,
+    keyed,
+    keys,
+    sealed,
+)
 from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
 
@@ -146,11 +155,7 @@ def _one_round(
         else:
             parts, answered = deliver(*given)
         heard = (answered,)
-    # A loop of one turn: XLA fuses an operation into each of its users, but not across a loop.
-    # Without it the mean over the neighbours is computed again wherever adapt reads it.
-    value = jax.lax.fori_loop(
-        t, t + 1, lambda *_: _combine(plan, carry, t, heard, topology), carry.state.value
-    )
+    value = apart(t, lambda: _combine(plan, carry, t, heard, topology), carry.state.value)
     state = State(value, carry.state.memory)
     if method.take is not None:
         state = _take(plan, state, total, heard[0])

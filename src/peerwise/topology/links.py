@@ -140,6 +140,19 @@ def build(
     )
 
 
+def by_degree(topology: Topology) -> Topology:
+    """The topology with its nodes in buckets of like degree: large networks skip empty slots."""
+    if len(topology.table) > 1 or topology.server:
+        return topology
+    table = np.asarray(topology.table[0][1])
+    size = _power((table >= 0).sum(-1).max(0))
+    nodes = [np.flatnonzero(size == k).astype(np.int32) for k in np.unique(size)]
+    buckets = [table[:, those, : size[those[0]]] for those in nodes]
+    return replace(
+        topology, table=tuple(zip(map(on_device, nodes), map(on_device, buckets), strict=True))
+    )
+
+
 def undirected(n: int, u: np.ndarray, v: np.ndarray) -> Topology:
     """A topology of the edges u - v, in both directions."""
     return build(n, [(np.append(u, v), np.append(v, u), np.ones(2 * u.size))])

@@ -29,7 +29,7 @@ def calibrate(model: Model, iterations: int = 1) -> Callable[[Tree, Shard], tupl
         guards = jnp.zeros((), jnp.int32)
         for _ in range(iterations):
             prob, acted = _posterior(model, s, shard.x, phi)
-            s = moved(s, jnp.matmul((target - prob.T) * weight, phi, precision="highest"))
+            s = moved(s, _sums((target - prob.T) * weight, phi))
             guards += acted
         return s, guards
 
@@ -50,13 +50,12 @@ def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Arra
         weight = shard.weight.astype(phi.dtype)[None]
         theta = model.theta(s)
         if model.linear:
-            joint = jnp.matmul(phi, theta.weight.T, precision="highest")
-            log_prob = jax.nn.log_softmax(joint).T
+            log_prob = jax.nn.log_softmax(_scores(phi, theta.weight)).T
         else:
             log_prob = log_posterior(model, s, shard.x).T
         loss = -jnp.where(target * weight > 0, target * weight * log_prob, 0).sum()
         change = (target - jnp.exp(log_prob)) * weight
-        return jnp.matmul(change, phi, precision="highest"), loss, theta.guards
+        return _sums(change, phi), loss, theta.guards
 
     return step
 
@@ -66,8 +65,26 @@ def _posterior(model: Model, s: Tree, x: Array, phi: Array) -> tuple[Array, Arra
     theta = model.theta(s)
     if not model.linear:
         return jnp.exp(log_posterior(model, s, x)), theta.guards
-    joint = jnp.matmul(phi, theta.weight.T, precision="highest")
-    return jax.nn.softmax(joint), theta.guards
+    return jax.nn.softmax(_scores(phi, theta.weight)), theta.guards
+
+
+# Column 0 of phi is the constant 1. A GPU's products are faster without it: the other columns then
+# lie at even addresses, and XLA computes the constants of theta once, apart from its other columns.
+def _scores(phi: Array, weight: Array) -> Array:
+    """log p(x, y) [m, c], up to what the classes share, from phi [m, q] and theta [c, q]."""
+    if jax.default_backend() == "cpu":
+        return jnp.matmul(phi, weight.T, precision="highest")
+    return jnp.matmul(phi[:, 1:], weight[:, 1:].T, precision="highest") + weight[:, 0][None]
+
+
+def _sums(change: Array, phi: Array) -> Array:
+    """The change of the statistics [c, q] by rows of phi [m, q] that count `change` [c, m]."""
+    if jax.default_backend() == "cpu":
+        return jnp.matmul(change, phi, precision="highest")
+    others = jnp.matmul(change, phi[:, 1:], precision="highest")
+    # behind a barrier, or a few threads add up all rows while the others wait
+    counts = jax.lax.optimization_barrier(change.sum(1, keepdims=True))
+    return jnp.concatenate([counts, others], 1)
 
 
 def soft_error(model: Model, s: Tree, shard: Shard) -> Array:
