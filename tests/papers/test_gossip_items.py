@@ -265,6 +265,7 @@ def test_categorical_sets_degrade_as_the_network_grows(figure_2):
     assert "skin-saturates" not in by_name  # nothing is said of sets that were not run
 
 
+@pytest.mark.laid_out
 def test_figure_2_is_shown_drawn_and_written(figure_2):
     folder, _ = figure_2
     drawn, text = printed(folder)
