@@ -27,7 +27,7 @@ bench: setup ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 full: setup ## what takes long: claims at full size (needs PEERWISE_DATA), every case of a comparison
-	PEERWISE_FULL=1 $(BIN)/python -m pytest -m "full or bits" -n 2 --dist load --durations=20 $(ARGS)
+	PEERWISE_FULL=1 $(BIN)/python -m pytest -m "full or bits or laid_out" -n 2 --dist load --durations=20 $(ARGS)
 
 fuzz: setup ## thousands of random descriptions, keys and damaged files (docs/testing.md); SEED=1 for others
 	for what in "descriptions --count 10000" "keys --count 8" "files --count 10000"; do \

@@ -136,10 +136,12 @@ LONG = (
 
 
 def _thin(items):
-    """Cases that a test's mark `some` does not name take long: they are for `make full`."""
+    """Cases that a test's mark `some` does not name, or `long` names, are for `make full`."""
     for item in items:
-        mark = item.get_closest_marker("some")
-        if mark and not any(part in item.callspec.id for part in mark.args):
+        some, long = map(item.get_closest_marker, ("some", "long"))
+        if some and not any(part in item.callspec.id for part in some.args):
+            item.add_marker("full")
+        if long and any(f"-{item.callspec.id}".endswith(f"-{end}") for end in long.args):
             item.add_marker("full")
 
 

@@ -97,6 +97,7 @@ def test_a_message_reaches_whom_it_was_sent_to_and_once(graph, channel):
 RUNTIMES = [("pushes", "by chance"), ("redrawn trees, metropolis", "lost, then by chance")]
 
 
+@pytest.mark.long("pushes-by chance")
 @pytest.mark.parametrize(("graph", "channel"), RUNTIMES)
 def test_runtimes_and_a_recording_agree(graph, channel):
     graph, channel = GRAPHS[graph], CHANNELS[channel]

@@ -70,6 +70,7 @@ def test_what_is_wrong_is_said_and_nothing_is_overwritten(tmp_path):
         init("nets", "--out", tmp_path / "nowhere" / "x.toml")
 
 
+@pytest.mark.long("init n-nets", "list top-topologies")
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [("init n", "nets"), ("in", "init"), ("list top", "topologies"), ("data show wi", "wine")],

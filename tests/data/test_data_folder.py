@@ -62,6 +62,7 @@ def test_tables_are_as_their_manifest_tells(name):
         assert found == entry["split_counts"]
 
 
+@pytest.mark.long("cifar10", "svhn_derived_20k")
 @pytest.mark.parametrize("name", [n for n, e in entries().items() if e["kind"] == "image"])
 def test_images_are_as_their_manifest_tells(name):
     entry = entries()[name]

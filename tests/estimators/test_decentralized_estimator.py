@@ -42,6 +42,21 @@ def close(a, b, tolerance=1e-9):
 # --- a citizen of scikit-learn
 
 
+# each fits rows of another shape; `make test` has them of the other estimator
+@pytest.mark.long(
+    "check_estimators_overwrite_params",
+    "check_dont_overwrite_parameters",
+    "check_n_features_in_after_fitting",
+    "check_positive_only_tag_during_fit",
+    "check_estimators_dtypes",
+    "check_dtype_object",
+    "check_pipeline_consistency",
+    "check_estimators_pickle",
+    "check_classifier_data_not_an_array",
+    "check_fit_idempotent",
+    "check_fit_check_is_fitted",
+    "check_fit2d_1feature",
+)
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @parametrize_with_checks([DecentralizedClassifier()])
 def test_scikit_learn_has_nothing_to_object_to(estimator, check):

@@ -68,7 +68,7 @@ def describe(kind, name):
     if kind == "rule":
         return {**SMALL, **using({"name": RULED_BY.get(name, "crc"), "rule": table})}
     if kind == "loss":
-        return {**SMALL, **using({"name": "decavg", "loss": table})}
+        return {**SMALL, "method": {"name": "pooled_net", "epochs": 1, "loss": table}}
     if kind in ("topology", "channel"):
         return {**SMALL, "network": {"topology": "ring", kind: table}}
     if kind in ("partition", "sizes", "shift"):
@@ -77,7 +77,7 @@ def describe(kind, name):
 
 
 def merged(descriptions):
-    """One description with the sections of several, which do not contradict each other."""
+    """One description with the sections of several; where they differ in data, the last decides."""
     whole = {}
     for described in descriptions:
         for section, given in described.items():
@@ -86,22 +86,26 @@ def merged(descriptions):
     return whole
 
 
-# kinds that have nothing to do with each other, so that a run can use a name of either
-BESIDE = {"topology": "metric", "partition": "channel", "sizes": "shift"}
+# kinds that have nothing to do with each other, so that a run can use a name of each
+BESIDE = {
+    "net": ["loss"],
+    "topology": ["metric", "sizes", "shift"],
+    "partition": ["channel"],
+}
 
 
 def cases():
-    """All names; `make test` runs some in pairs, which `make full` runs one by one."""
+    """All names; `make test` runs some together, which `make full` runs one by one."""
     for kind in KINDS:
         ones = [((kind, name),) for name in entries(kind)]
-        beside = BESIDE.get(kind)
-        paired = beside or kind in BESIDE.values()
+        beside = BESIDE.get(kind, [])
+        paired = beside or any(kind in more for more in BESIDE.values())
         for case in ones:
             yield pytest.param(case, marks=pytest.mark.full if paired else (), id="-".join(case[0]))
         if beside:
-            others = [((beside, name),) for name in entries(beside)]
-            for pair in zip_longest(ones, others, fillvalue=()):
-                case = sum(pair, ())
+            others = ([((other, name),) for name in entries(other)] for other in beside)
+            for several in zip_longest(ones, *others, fillvalue=()):
+                case = sum(several, ())
                 yield pytest.param(case, id=", ".join(map("-".join, case)))
 
 
@@ -155,7 +159,7 @@ def check_number(name, value):
 def test_every_name_runs_from_a_file(names, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PEERWISE_DATA", str(folder))
-    (folder / "small.toml").write_text(tomli_w.dumps(merged(describe(*n) for n in names)))
+    (folder / "small.toml").write_text(tomli_w.dumps(merged(describe(*n) for n in reversed(names))))
     code, out, err = command(monkeypatch, capsys)("run", "small.toml", "--workers", 1)
     assert code == 0, out + err
     records = json.loads((folder / "runs" / "small" / "results.json").read_text())["records"]

@@ -35,6 +35,7 @@ def close(a, b, **options):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **options), a, b)
 
 
+@pytest.mark.long("rkl-fedavg-graph0")
 @pytest.mark.bits
 @pytest.mark.parametrize(
     ("divergence", "method", "graph"),
@@ -78,6 +79,7 @@ def gaussians(value):
     return [p for p in parts if isinstance(p, Gaussian)]
 
 
+@pytest.mark.full  # `make test`: nets/test_bayes.py
 def test_variances_are_learnt_and_stay_possible():
     begun, done = (simulate(ba_bfl(NET, **SMALL), ROWS, topology.ring(N), r) for r in (0, 20))
     for first, last in zip(*map(gaussians, (begun.state.value, done.state.value)), strict=True):
@@ -85,6 +87,7 @@ def test_variances_are_learnt_and_stay_possible():
         assert abs(last.log_variance - first.log_variance).max() > 0.05
 
 
+@pytest.mark.full
 def test_with_what_was_merged_as_its_prior_a_node_stays_nearer_to_it():
     """From the same weights on the same rows, the divergence from them is smaller."""
     one = pack(np.zeros((8, 4), np.float32), np.zeros(8, int), [np.arange(8)])

@@ -168,7 +168,7 @@ def run_of(runtime, q, **more):
     return runtime(METHOD, DATA, GRAPH, 20, seed=3, channel=erasure(q), **more)
 
 
-@pytest.mark.some("0.7")
+@pytest.mark.full  # `make test`: learner/test_every_name.py, and to rounding below
 @pytest.mark.bits
 @LOSSY
 def test_exact_equals_walk_to_the_bit(q):
@@ -232,6 +232,7 @@ def held(graph):
     return lowered.compile().memory_analysis().temp_size_in_bytes / (n * net.size * 4)
 
 
+@pytest.mark.full  # it compiles two programs as users do
 @pytest.mark.optimised  # what is held is a matter of the program that users run
 def test_replies_are_summed_and_never_held_for_all_neighbours():
     few, many = (topologies.regular(24, k=k, seed=0) for k in (4, 12))

@@ -79,6 +79,7 @@ def learnt(name, way, q, quiet):
     return seen["test_error"], seen["test_class_error"]
 
 
+@pytest.mark.full  # `make test`: a seldom heard node, below
 @pytest.mark.parametrize(
     ("q", "margin", "plain"),
     [

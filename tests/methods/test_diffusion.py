@@ -173,7 +173,7 @@ def test_what_is_no_share_or_quantile_is_refused(alpha):
 # --- the methods
 
 
-@pytest.mark.some("0.4-cta", "0.4-average", "0.4-cvar, hard")
+@pytest.mark.some("0.4-average")
 @pytest.mark.bits
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("q", [1.0, 0.4])
@@ -220,6 +220,7 @@ def test_a_round_by_hand():
         np.testing.assert_allclose(found["t"], mean["t"] - 0.05 * (1 - pull), atol=1e-6)
 
 
+@pytest.mark.full  # `make test`: test_hears_nobody.py
 @pytest.mark.bits
 def test_a_node_that_hears_nobody_learns_alone_and_does_no_harm():
     """Nothing arrives, for ever: every node is a lone learner, to the bit of its own rows."""

@@ -99,6 +99,7 @@ def test_decavg_on_a_complete_graph_is_fedavg_is_a_step_of_pooled_descent():
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.full  # `make test`: trust times size, test_cfa_ge.py
 def test_sizes_weigh_and_trust_multiplies():
     """Node 0 of a path hears node 1: the mean by rows, the node itself included."""
     shards = pack(*rows([6, 2]))
@@ -111,6 +112,7 @@ def test_sizes_weigh_and_trust_multiplies():
         np.testing.assert_allclose(b[0, 0], (6 * a[0] + 2 * a[1]) / 8, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full  # `make test`: simulate/test_lanes.py
 def test_steps_follow_rows_whatever_the_groups():
     sizes = [40, 3, 17, 1, 8, 25]
     run = simulate(decdiff(NET, epochs=2, **SMALL), pack(*rows(sizes)), topologies.ring(N), 3)
@@ -128,6 +130,7 @@ def test_starts_are_common_or_their_own():
     assert np.ptp(np.asarray(jax.tree.leaves(own)[0]), axis=0).max() > 0.1
 
 
+@pytest.mark.long("cvar_cvar", "ba_bfl", "cfa_ge", "decavg")
 @pytest.mark.parametrize(
     "method",
     [
@@ -172,12 +175,8 @@ def test_each_repetition_of_a_cell_has_its_own_common_start():
 # --- runtimes
 
 
-QUICK = "cfa(1), optimiser kept"  # every method to the bit: tests/learner
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n == QUICK else pytest.mark.full) for n in METHODS]
-)
+@pytest.mark.full  # `make test`: learner/test_every_name.py, every method to the bit
+@pytest.mark.parametrize("name", METHODS)
 def test_simulate_equals_walk(name):
     shards, graph = pack(*UNEVEN), topologies.erdos_renyi(N, p=0.5, seed=1)
     options = {"rounds": 20, "seed": 3}

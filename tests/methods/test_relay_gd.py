@@ -114,6 +114,7 @@ def test_two_nodes_by_hand():
             same(got, wanted[i], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.full  # `make test`: test_relaying.py
 def test_each_node_knows_what_each_moved_as_long_ago_as_it_is_away():
     tree = topologies.random_tree(NODES, seed=2)
     method = relay_gd(NET, lr=0.1, **FULL)
@@ -178,6 +179,7 @@ def test_with_smaller_steps_nodes_come_nearer_to_central_descent():
     assert off[0.05] < off[0.2] / 3
 
 
+@pytest.mark.full  # `make test`: ages and steps of relay, test_relay.py
 def test_damping_divides_by_the_mean_age_at_all_nodes_alike():
     value = run64(
         relay_gd(NET, lr=0.1, damping=0.5, **FULL), SKEWED, topologies.star(NODES), 20

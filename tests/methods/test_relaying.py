@@ -112,6 +112,7 @@ def test_every_number_is_late_by_its_distance_and_no_more(graph):
     np.testing.assert_array_equal(total_of(run)[:, 0], expected)
 
 
+@pytest.mark.long("float64")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_what_all_but_one_say_is_not_spoilt_by_the_one(precision):
     """Subtracting a part that is 1e6 times all others leaves the others to the last bit."""
@@ -244,6 +245,7 @@ def with_liar(method, liar_name, lie):
     return method._replace(reply=reply)
 
 
+@pytest.mark.long("40")
 @pytest.mark.parametrize("rounds", [10, 40])
 def test_a_clipped_liar_moves_the_sum_by_at_most_so_much_a_round(rounds):
     """Each of its links by `most` in every round, whatever it says; without, by all it says."""

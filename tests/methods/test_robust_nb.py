@@ -306,6 +306,7 @@ def honest_accuracy(run):
     return honest, np.mean([accuracy(s) for s in np.asarray(run.state.value)[honest][:3]])
 
 
+@pytest.mark.long("dominant")
 @pytest.mark.parametrize("kind", ["random", "dominant"])
 def test_honest_nodes_of_an_attacked_network_keep_their_accuracy(kind):
     n = 40
@@ -368,6 +369,7 @@ def accuracy_of_all():
     return accuracy(statistics(MODEL, *map(jnp.asarray, (TASK.x, TASK.y, np.ones(len(TASK.y))))))
 
 
+@pytest.mark.full  # `make test`: without noise, above
 def test_the_experiment_takes_noise_and_repeats():
     options = {"sensitivity": "bounded", "bounds": (-4, 6)}
     args = {"nodes": 10, "shares": (0.1,), "kinds": ("inverted",), "rules": ("median",)}

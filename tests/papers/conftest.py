@@ -1,9 +1,11 @@
 """What tests of papers share."""
 
+import os
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from peerwise.data import loaders
 from peerwise.learner import world
@@ -34,3 +36,20 @@ def small_images(monkeypatch):
     monkeypatch.setattr(world.data, "load", load)
     yield made_up
     world._encoded.cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sketched():
+    """Figures are coarse and not laid out, which is most of their time; `make full` does it."""
+    if "PEERWISE_FULL" in os.environ:
+        yield
+        return
+    save = Figure.savefig
+
+    def quickly(figure, path, **options):
+        figure.set_layout_engine("none")
+        save(figure, path, dpi=50)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", quickly)
+        yield

@@ -41,6 +41,7 @@ def test_what_a_run_gives(small_images):
     assert "seconds_a_round" not in arrays
 
 
+@pytest.mark.full
 def test_a_round_is_timed_by_itself(small_images):
     arrays = runs.pace(described("figure-4", "svhn_derived_20k 1 rkl"))
     assert arrays["seconds"].shape == (runs.TIMES,)

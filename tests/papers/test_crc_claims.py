@@ -49,6 +49,7 @@ def test_more_edges_close_the_gap(digits):
     assert error(DIGITS, **MORE) - digits["rc"] < 0.6 * (digits["crc"] - digits["rc"])
 
 
+@pytest.mark.full  # `make test`: more edges close the gap, above
 def test_edges_close_what_one_class_a_node_opens():
     drift = DIGITS.changed(split={"partition": "label_drift", "rows": 40})
     reference = error(drift, method="rc")
@@ -57,6 +58,7 @@ def test_edges_close_what_one_class_a_node_opens():
     assert more < tree / 2
 
 
+@pytest.mark.full
 def test_more_local_iterations_cut_the_rounds(digits):
     def first_below(iterations):
         outcome = run(DIGITS.changed(run={"record": "all"}, method={"iterations": iterations}))
@@ -93,6 +95,7 @@ def test_table_3_on_the_papers_own_sets(paper_row, name):
     assert error(setting) - rc < printed["crc_test_gap"] + 0.02
 
 
+@pytest.mark.full
 def test_secondary_mushroom_is_as_good_as_the_papers_from_the_start_its_algorithm_1_prints(
     paper_row,
 ):
@@ -108,6 +111,7 @@ def test_secondary_mushroom_is_as_good_as_the_papers_from_the_start_its_algorith
     assert error(setting) - uniform < printed["crc_test_gap"] + 0.02
 
 
+@pytest.mark.full
 def test_letter_does_not_break_as_the_papers_runs_do(paper_row):
     setting, printed = paper_row("letter")
     gap = error(setting) - error(setting, method="rc")

@@ -103,6 +103,7 @@ def whole(tmp_path_factory):
     return folder, records, *shown(folder), page(folder)
 
 
+@pytest.mark.laid_out
 def test_every_item_is_shown_and_drawn(whole):
     folder, records, drawn, text, _ = whole
     assert set(drawn) == set(ITEMS)

@@ -102,6 +102,7 @@ def test_nobody_learns_the_class_of_a_node_that_is_never_heard(small_images, run
     assert found["class_accuracy_of_others"][:, -1, 1:].mean() > 0.5
 
 
+@pytest.mark.long("worst")
 @pytest.mark.parametrize("rule", ["equal", "worst"])
 def test_crc_and_the_class_of_a_quiet_node(small_images, monkeypatch, rule):
     monkeypatch.setattr(cvar_runs, "COMPONENTS", 4)
@@ -116,6 +117,7 @@ def test_crc_and_the_class_of_a_quiet_node(small_images, monkeypatch, rule):
     assert found["accuracy"][:, -1].mean() > 0.5
 
 
+@pytest.mark.full  # `make test`: methods/test_crc_loss.py
 def test_the_gap_of_crc_to_rc_grows_with_loss():
     task = ITEMS["loss"].runs([], Scale(quick=True))["digits tree 0.0|crc 64"]
     few = {"split": {"nodes": 8, "test_rows": 300}, "run": {"rounds": 10, "repetitions": 2}}

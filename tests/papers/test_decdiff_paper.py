@@ -52,6 +52,7 @@ def test_the_order_of_the_methods():
     assert accuracy("decdiff+vt") > accuracy("cfa")
 
 
+@pytest.mark.full  # `make test`: the first aggregation, methods/test_neural.py
 def test_the_virtual_teacher_lowers_the_loss_of_decdiff():
     """Table 3 and figure 5: soft labels keep a node from learning its own rows by heart."""
     plain, taught = (

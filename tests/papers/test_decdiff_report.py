@@ -106,6 +106,7 @@ def whole(tmp_path_factory):
     return folder, records, *shown(folder)
 
 
+@pytest.mark.laid_out
 def test_every_item_is_shown_and_drawn(whole):
     folder, records, drawn, text = whole
     assert set(drawn) == set(PAPER.items) - {"table-4", "allocation"}

@@ -265,6 +265,7 @@ def test_categorical_sets_degrade_as_the_network_grows(figure_2):
     assert "skin-saturates" not in by_name  # nothing is said of sets that were not run
 
 
+@pytest.mark.laid_out
 def test_figure_2_is_shown_drawn_and_written(figure_2):
     folder, _ = figure_2
     drawn, text = printed(folder)
@@ -331,25 +332,37 @@ def shrunk(item):
 ITEMS_AS_THEY_ARE = dict(ITEMS)
 
 
-@pytest.fixture(scope="module")
-def others(data_folder, tmp_path_factory):
-    """Every other item at tiny sizes, in one folder."""
+GOSSIP = ["figure-6", "figure-7"]  # which share their run
+
+
+def tiny(folder, items):
+    """Items at tiny sizes, in one folder."""
     _quiet()
-    folder = tmp_path_factory.mktemp("others")
     few = {"shares": (0, 0.1), "kinds": ("inverted",), "rules": ("sum", "median")}
     with pytest.MonkeyPatch.context() as patch:
-        for item in OTHERS:
+        for item in items:
             patch.setitem(ITEMS, item, shrunk(item))
         patch.setattr(runs, "attack", partial(attack, **few))
         asked = {"chosen": ["adult", "mushroom"], "quick": True, "workers": 1}
-        found = reproduce(PAPER, OTHERS, folder, **asked)
+        found = reproduce(PAPER, items, folder, **asked)
         drawn, text = printed(folder)
     return folder, found, {p.stem: p for p in drawn}, text
 
 
+@pytest.fixture(scope="module")
+def gossip(data_folder, tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("gossip"), GOSSIP)
+
+
+@pytest.fixture(scope="module")
+def others(data_folder, tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("others"), [i for i in OTHERS if i not in GOSSIP])
+
+
+@pytest.mark.some(*GOSSIP)
 @pytest.mark.parametrize("item", OTHERS)
-def test_every_item_runs_and_is_shown(others, item):
-    folder, found, drawn, text = others
+def test_every_item_runs_and_is_shown(request, item):
+    folder, found, drawn, text = request.getfixturevalue("gossip" if item in GOSSIP else "others")
     assert not found.failures
     mine = [r for r in found.records if r.item == item]
     assert mine
@@ -371,17 +384,22 @@ def test_every_item_runs_and_is_shown(others, item):
         assert is_picture(drawn[item])
 
 
-def test_the_claims_of_tiny_runs_have_their_numbers(others):
-    by_name = {c.name: c for c in others[1].claims}
-    assert {"sizes", "gossip-meets-federated", "std-last"} <= set(by_name)
+@pytest.mark.full  # `make test`: gossip's, below
+def test_the_claim_about_sizes_is_made_of_tiny_runs(others):
+    assert "sizes" in {c.name for c in others[1].claims}
+
+
+def test_the_claims_of_tiny_runs_have_their_numbers(gossip):
+    by_name = {c.name: c for c in gossip[1].claims}
+    assert {"gossip-meets-federated", "std-last"} <= set(by_name)
     assert " against " in by_name["gossip-meets-federated"].ours
     assert "std " in by_name["std-last"].ours
 
 
-def test_gossip_meets_federated_at_small_scale(others):
+def test_gossip_meets_federated_at_small_scale(gossip):
     """Adult, 60 nodes, 40 iterations: the median node is within 0.03 of Federated, as printed."""
     (task,) = shrunk("figure-6").runs(["adult"], Scale(True)).values()
-    found = Store(others[0]).get(task.key).arrays
+    found = Store(gossip[0]).get(task.key).arrays
     assert found["accuracy"].shape == (2, 40, 3)
     median, end = found["accuracy"][..., 1], found["federated"]
     assert np.abs(median[:, -1] - end).max() <= 0.03

@@ -137,6 +137,7 @@ def test_runs_give_errors_by_repetition_and_round():
     honest = learn(description)
     assert honest["error"].shape == (2, 2)
     assert list(honest["rounds"]) == [2, 4]
-    lied = lied_to(description, push=1e4)
-    assert lied["error"].shape == (2, 2)
+    once = {**description, "run": {**description["run"], "repetitions": 1}}
+    lied = lied_to(once, push=1e4)  # a program for every liar
+    assert lied["error"].shape == (1, 2)
     assert lied["error"][:, -1].mean() > honest["error"][:, -1].mean()

@@ -65,6 +65,7 @@ def look(method, state):
 QUICK = ("naive Bayes on a lossy ring",)
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py; with loss, methods/test_relaying.py
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.full) for n in CASES]
 )

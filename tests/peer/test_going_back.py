@@ -82,6 +82,7 @@ def events(caplog):
     ]
 
 
+@pytest.mark.long("b")
 @pytest.mark.bits
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_a_backup_within_the_letters_kept_ends_with_the_same_models(tmp_path, name, caplog):
@@ -95,6 +96,7 @@ def test_a_backup_within_the_letters_kept_ends_with_the_same_models(tmp_path, na
     net.closed()
 
 
+@pytest.mark.long("lost")
 @pytest.mark.parametrize("lose", [False, True], ids=["far back", "lost"])
 def test_a_peer_that_is_far_back_catches_up_and_all_end(tmp_path, lose, caplog, monkeypatch):
     monkeypatch.setattr(stores, "KEEP", 2)

@@ -41,8 +41,8 @@ MORE_EXACT = [
     {"method": {"name": "crc", "rule": "metropolis"}},
     {"method": "gossip_nb"},
 ]
-NETS = [{"method": {"name": "cfa_ge", **NET}}]  # which also replies
-MORE_NETS = [
+NETS = [
+    {"method": {"name": "cfa_ge", **NET}},  # which also replies
     {"method": {"name": "decdiff", **NET}},
     {"method": {"name": "ba_bfl", **NET}, "net": {"name": "mlp_64", "bayesian_layers": 1}},
     {"method": {"name": "cvar_cvar", **NET}},
@@ -74,8 +74,9 @@ def test_every_kind_of_method_learns_between_peers_what_it_learns_in_one_program
     between_peers_as_in_one_program(tmp_path, sections, 0.0)
 
 
+@pytest.mark.full  # `make test`: CFA-GE between peers, test_large.py
 @pytest.mark.optimised(False)  # to rounding
-@pytest.mark.parametrize("sections", and_in_full(NETS, MORE_NETS), ids=named)
+@pytest.mark.parametrize("sections", NETS, ids=named)
 def test_nets_learn_between_peers_what_they_learn_in_one_program(tmp_path, sections):
     between_peers_as_in_one_program(tmp_path, sections, 1e-5)
 

@@ -69,8 +69,8 @@ def soak(tmp_path, count):
 
 
 @pytest.mark.usefixtures("usual_garbage")
-def test_two_hundred_rounds_of_three_peers_leave_nothing_behind(tmp_path):
-    growth, largest = soak(tmp_path, 200)
+def test_eighty_rounds_of_three_peers_leave_nothing_behind(tmp_path):
+    growth, largest = soak(tmp_path, 80)
     assert growth < 60
     assert largest < 512 * 1024
 

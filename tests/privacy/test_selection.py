@@ -179,6 +179,7 @@ def accuracy(key, shards, features, epsilon, test):
     return float((np.asarray(said) == test[1]).mean())
 
 
+@pytest.mark.full  # the claim; laws of votes and scores above
 def test_selection_and_the_rest_of_the_budget_beat_no_selection_at_small_epsilon():
     epsilon, test = 1.0, planted(2000, 99)
     for_vote, rest = budgets(epsilon, 0.6)

@@ -87,6 +87,7 @@ def told(run, data, **options):
 # --- named
 
 
+@pytest.mark.long("exact")
 @pytest.mark.parametrize("where", WHERE)
 def test_a_broken_training_is_named_by_round_node_and_stage(where):
     run = WHERE[where]

@@ -229,7 +229,7 @@ def side_by_side(way):
     return simulate(WAYS[way], shards(), RING, **ROUNDS)
 
 
-@pytest.mark.some("an epoch", "early stopping")
+@pytest.mark.some("early stopping")
 @pytest.mark.parametrize("way", WAYS)
 def test_side_by_side_equals_node_by_node(way):
     assert_equal_runs(side_by_side(way), oracle(way), 1e-5)

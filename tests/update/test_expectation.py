@@ -78,6 +78,7 @@ def test_the_likelihood_never_falls(made, holes, seed, unlabelled):
     assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
 
 
+@pytest.mark.long("naive_bayes")
 @BOTH
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=15)
