@@ -3,26 +3,26 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import peerwise
 from helpers import command
 from peerwise.study import on_ray
+from peerwise.study.store import Store
 
 HERE = Path(__file__).parent
-INSIDE = ["unshare", "--net", "--map-root-user", "sh", "-c"]
-UP = "ip link set lo up && exec "
+ALONE = "unshare --net --pid --fork --kill-child --mount-proc --map-root-user"
 
 
 def inside(line, **how):
-    """Run a shell command in a network namespace with the loopback alone."""
-    return subprocess.Popen([*INSIDE, UP + line], text=True, start_new_session=True, **how)
+    """Run a shell command in a network namespace with the loopback alone; all it starts ends."""
+    asked = [*ALONE.split(), "sh", "-c", f"ip link set lo up && {line}"]
+    return subprocess.run(asked, text=True, check=False, **how)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,20 +31,25 @@ def can_be_alone():
     for tool in ("unshare", "ip"):
         if shutil.which(tool) is None:
             pytest.skip(f"Ray listens on all interfaces, and there is no {tool} to keep it alone")
-    tried = subprocess.run([*INSIDE, UP + "true"], capture_output=True, text=True, check=False)
+    tried = inside("true", capture_output=True)
     if tried.returncode:
         pytest.skip(f"Ray listens on all interfaces; no network namespace: {tried.stderr.strip()}")
 
 
+def on_loopback(script, folder):
+    """What a script found, which runs with Ray and without a network."""
+    environ = {k: v for k, v in os.environ.items() if k != "PEERWISE_DATA"}
+    # Ray keeps its token below HOME
+    environ |= {"HOME": str(folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32}
+    line = f"{sys.executable} {HERE / script} found.json"
+    run = inside(line, cwd=folder, env=environ, stderr=subprocess.PIPE, timeout=900)
+    assert run.returncode == 0, run.stderr
+    return {**json.loads((folder / "found.json").read_text()), "folder": folder}
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ray")
-    script = f"{sys.executable} {HERE / 'ray_on_loopback.py'} found.json"
-    environ = {k: v for k, v in os.environ.items() if k != "PEERWISE_DATA"}
-    run = inside(script, cwd=folder, env=environ, stderr=subprocess.PIPE)
-    _, said = run.communicate(timeout=300)
-    assert run.returncode == 0, said
-    return json.loads((folder / "found.json").read_text())
+    return on_loopback("ray_on_loopback.py", tmp_path_factory.mktemp("ray"))
 
 
 def test_cells_on_ray_give_the_bits_of_cells_on_this_machine(found):
@@ -130,14 +135,46 @@ def test_bad_options_are_one_line(call, options, says):
 # a cluster that was started before, reached by its address
 
 
-def start_cluster(folder, before="", client=10001):
-    """The line that starts a head with a client port; everything dies with the namespace's shell."""
-    ray = f"{sys.executable} -m ray.scripts.scripts"
-    return (
-        f"{before} {ray} start --head --port 6390 --ray-client-server-port {client} --num-cpus 2 "
-        f"--include-dashboard false --disable-usage-stats --temp-dir {folder} >start.txt 2>&1"
-    )
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    return on_loopback("ray_by_address.py", tmp_path_factory.mktemp("cluster"))
 
 
-def stop_cluster():
-    return f"{sys.executable} -m ray.scripts.scripts stop --force >stop.txt 2>&1"
+@pytest.mark.full  # in `make test` Ray runs once, started by the study itself
+def test_a_cluster_reached_by_its_address_gives_the_same(cluster):
+    for how in ("run", "direct", "local"):
+        code, out, said = cluster[how]
+        assert code == 0, said
+        assert "7 cells: 0 kept, 7 run (7: not run before)." in out.replace("\n", " ")
+    stores = [Store(cluster["folder"] / name) for name in ("client", "direct", "local")]
+    client, direct, local = ({r.cell + r.metric: r.array for r in s.rows()} for s in stores)
+    assert client.keys() == direct.keys() == local.keys()
+    for name, array in local.items():
+        np.testing.assert_array_equal(client[name], array)
+        np.testing.assert_array_equal(direct[name], array)
+
+
+@pytest.mark.full
+def test_ctrl_c_cancels_what_runs_on_the_cluster_and_keeps_what_is_done(cluster):
+    code, said, kept = cluster["stopped"]
+    assert code == 130, said
+    assert "long keeps what was finished: the same command goes on from there" in said
+    assert "Traceback" not in said
+    assert kept >= 1
+
+
+@pytest.mark.full
+def test_a_cluster_of_another_version_is_one_line(cluster):
+    code, _, said = cluster["other"]
+    assert code == 2
+    said = " ".join(said.split())
+    assert f"has peerwise 0.0.1, this machine {peerwise.__version__}: install the same" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.full
+def test_a_wrong_token_is_one_line(cluster):
+    code, _, said = cluster["token"]
+    assert code == 2
+    assert "if it asks for a token, set RAY_AUTH_MODE=token" in " ".join(said.split())
+    assert "Traceback" not in said

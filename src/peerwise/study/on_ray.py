@@ -75,12 +75,17 @@ class OnRay(NamedTuple):
         os.environ.update({name: os.environ.get(name, value) for name, value in _QUIET.items()})
         handler = signal.getsignal(signal.SIGTERM)
         try:
-            with warnings.catch_warnings():  # its processes are forked, and replaced at once
+            with warnings.catch_warnings():
+                # its processes are forked, and replaced at once
                 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+                warnings.filterwarnings("ignore", "Ray Client connection", UserWarning)
                 ray.init(address, runtime_env={"env_vars": self._environment()}, **how)
         except Exception as error:  # of many kinds, gRPC's among them
             words = str(error).strip().splitlines() or [type(error).__name__]
-            raise Failure(f"cannot use the Ray cluster at {address}: {words[0]}") from None
+            raise Failure(
+                f"cannot use the Ray cluster at {address}: {words[0]}; if it asks for a token, set "
+                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+            ) from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray sets its own
         try:
