@@ -79,13 +79,18 @@ def main(out):
     until(lambda: not tasks())
     kept = len(list(Path("long/cells").glob("*.npz")))
     found["stopped"] = [running.returncode, said, kept]
-    Path("other/peerwise").mkdir(parents=True)
-    Path("other/peerwise/__init__.py").write_text('__version__ = "0.0.1"\n')
-    start(6391, 10002, PYTHONPATH=str(Path("other").resolve()))
-    other = "ray://127.0.0.1:10002"
-    found["other"] = ask("quick.toml", "--engine", "ray", "--address", other, "--out", "other")
     Path(out).write_text(json.dumps(found))
 
 
+def other(out):
+    """A cluster whose machines have another version of the package."""
+    Path("quick.toml").write_text(STUDY.format(nodes="3", rounds="2"))
+    Path("other/peerwise").mkdir(parents=True)
+    Path("other/peerwise/__init__.py").write_text('__version__ = "0.0.1"\n')
+    start(6390, 10001, PYTHONPATH=str(Path("other").resolve()))
+    asked = ask("quick.toml", "--engine", "ray", "--address", ADDRESS, "--out", "none")
+    Path(out).write_text(json.dumps({"other": asked}))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    {"main": main, "other": other}[sys.argv[2]](sys.argv[1])

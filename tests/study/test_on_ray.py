@@ -36,12 +36,12 @@ def can_be_alone():
         pytest.skip(f"Ray listens on all interfaces; no network namespace: {tried.stderr.strip()}")
 
 
-def on_loopback(script, folder):
+def on_loopback(script, folder, *more):
     """What a script found, which runs with Ray and without a network."""
     environ = {k: v for k, v in os.environ.items() if k != "PEERWISE_DATA"}
     # Ray keeps its token below HOME
     environ |= {"HOME": str(folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32}
-    line = f"{sys.executable} {HERE / script} found.json"
+    line = f"{sys.executable} {HERE / script} found.json {' '.join(more)}"
     run = inside(line, cwd=folder, env=environ, stderr=subprocess.PIPE, timeout=900)
     assert run.returncode == 0, run.stderr
     return {**json.loads((folder / "found.json").read_text()), "folder": folder}
@@ -137,7 +137,7 @@ def test_bad_options_are_one_line(call, options, says):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    return on_loopback("ray_by_address.py", tmp_path_factory.mktemp("cluster"))
+    return on_loopback("ray_by_address.py", tmp_path_factory.mktemp("cluster"), "main")
 
 
 @pytest.mark.full  # in `make test` Ray runs once, started by the study itself
@@ -164,8 +164,8 @@ def test_ctrl_c_cancels_what_runs_on_the_cluster_and_keeps_what_is_done(cluster)
 
 
 @pytest.mark.full
-def test_a_cluster_of_another_version_is_one_line(cluster):
-    code, _, said = cluster["other"]
+def test_a_cluster_of_another_version_is_one_line(tmp_path):
+    code, _, said = on_loopback("ray_by_address.py", tmp_path, "other")["other"]
     assert code == 2
     said = " ".join(said.split())
     assert f"has peerwise 0.0.1, this machine {peerwise.__version__}: install the same" in said
