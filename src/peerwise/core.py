@@ -5,6 +5,7 @@ A round is: send `message` (and `reply`), hear an `Inbox`, `combine`, `adapt`.
 `simulate`, `walk` and real peers run the same functions.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -36,6 +37,8 @@ __all__ = [
 
 # Raised whenever the same description gives other numbers: what was kept before is run again
 NUMERICS = 3
+
+_ALIGNED = 64  # bytes: an array that begins at a multiple of it is taken over as it is
 
 Array: TypeAlias = Any  # a NumPy or JAX array
 Tree: TypeAlias = Any  # arrays in nested tuples, lists and dicts
@@ -229,6 +232,14 @@ class Method(NamedTuple):
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:
     """The key of node i in round t: it does not depend on how many nodes share a machine."""
     return jax.random.fold_in(jax.random.fold_in(key, t), i)
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array to be filled; where JAX computes on a CPU it takes it over without a copy."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    held = np.empty(size + _ALIGNED, np.uint8)
+    start = -held.ctypes.data % _ALIGNED
+    return held[start : start + size].view(dtype).reshape(shape)
 
 
 def on_device(array: Array, dtype: Any = None) -> Array:

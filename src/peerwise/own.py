@@ -75,10 +75,18 @@ def code_of(thing: Any) -> dict[str, str]:
     Files that such a module imports from its own folder are among them. The package's own modules
     are not: their numbers have a version.
     """
+    return {name: _hash(path) for name, path in sources_of(thing).items()}
+
+
+def sources_of(thing: Any) -> dict[str, Path]:
+    """The files of every `module:function` in a description, by name in the folder to import from.
+
+    Files that such a module imports from its own folder are among them.
+    """
     names = sorted({name.partition(":")[0] for name in _names(thing)})
     own = [name for name in names if not _is_ours(name)]
     return {
-        path.relative_to(_root(name, files[0])).as_posix(): _hash(path)
+        path.relative_to(_root(name, files[0])).as_posix(): path
         for name in own
         if (files := files_of(name))
         for path in files

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peerwise.core import Shard
+from peerwise.chunks import joined, lengths
+from peerwise.core import Shard, aligned
 from peerwise.errors import BadData
 
 __all__ = ["Group", "Shards", "pack", "pack_alike", "pooled", "roomy"]
@@ -75,8 +76,7 @@ def _cuts(sizes: np.ndarray) -> list[tuple[int, int, int]]:
     return cuts
 
 
-def _sizes(rows: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([len(r) for r in rows], dtype=np.int64)
+BLOCK = 1 << 20  # rows moved at a time: what is needed on the way stays small
 
 
 def _grouped(
@@ -85,24 +85,51 @@ def _grouped(
     rows: Sequence[np.ndarray],
     cuts: Sequence[tuple[int, int, int]],
 ) -> Shards:
-    sizes = _sizes(rows)
+    sizes, flat = lengths(rows), joined(rows)
     if sizes.sum() == 0:
         raise BadData("no node holds any row: give at least one row to at least one node")
-    flat = np.concatenate([np.asarray(r, dtype=np.int64) for r in rows])
+    low, high = int(flat.min()), int(flat.max())
+    if low < 0 or high >= len(x):
+        odd = low if low < 0 else high
+        raise BadData(f"there is no row {odd}: the table has rows 0 to {len(x) - 1}")
     starts = np.cumsum(sizes) - sizes
     order = np.argsort(-sizes, kind="stable")
-    kind = x.dtype if np.issubdtype(x.dtype, np.floating) else np.float32
+    kind = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(np.float32)
     groups = []
     for start, stop, length in cuts:
         nodes = np.sort(order[start:stop])
-        column = np.arange(length)
-        real = column < sizes[nodes][:, None]
-        index = flat[np.where(real, starts[nodes][:, None] + column, 0)]
-        held = x[index]
-        held[~real] = 0  # padding, and not a row of another node
-        shard = Shard(held, y[index].astype(np.int32), real.astype(kind))
-        groups.append(Group(nodes.astype(np.int32), shard))
+        shape = nodes.size, length
+        whole = bool((sizes[nodes] == length).all())
+        if whole and nodes.size == sizes.size and _in_order(flat):
+            # the table has the rows node by node: they need not be moved
+            held, weight = x[: flat.size].reshape(*shape, *x.shape[1:]), aligned(shape, kind)
+            weight[:] = 1
+            labels = y[: flat.size].reshape(shape).astype(np.int32, copy=False)
+        else:
+            held, labels = aligned((*shape, *x.shape[1:]), x.dtype), aligned(shape, np.int32)
+            weight = aligned(shape, kind)
+            step = max(BLOCK // length, 1)
+            for at in range(0, nodes.size, step):
+                some = nodes[at : at + step]
+                here = slice(at, at + some.size)
+                index = starts[some][:, None] + np.arange(length)
+                if whole:
+                    index, weight[here] = flat[index], 1
+                else:
+                    real = np.arange(length) < sizes[some][:, None]
+                    index, weight[here] = flat[np.where(real, index, 0)], real
+                # without a mode it would first be written elsewhere; the bounds are checked above
+                np.take(x, index, axis=0, out=held[here], mode="clip")
+                labels[here] = y[index]
+                if not whole:
+                    held[here][~real] = 0  # padding, and not a row of another node
+        groups.append(Group(nodes.astype(np.int32), Shard(held, labels, weight)))
     return Shards(tuple(groups))
+
+
+def _in_order(flat: np.ndarray) -> bool:
+    """Whether these are 0, 1, 2 and so on."""
+    return not flat[0] and bool((flat[1:] - flat[:-1] == 1).all())
 
 
 def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
@@ -113,7 +140,7 @@ def pack(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
     >>> shards.n, [tuple(map(int, g.nodes)) for g in shards.groups]
     (3, [(0,), (1, 2)])
     """
-    return _grouped(x, y, rows, _cuts(-np.sort(-_sizes(rows))))
+    return _grouped(x, y, rows, _cuts(-np.sort(-lengths(rows))))
 
 
 def pack_alike(x: Any, y: Any, deals: Sequence[Sequence[np.ndarray]]) -> list[Shards]:
@@ -130,10 +157,10 @@ def pack_alike(x: Any, y: Any, deals: Sequence[Sequence[np.ndarray]]) -> list[Sh
     if len({len(rows) for rows in deals}) != 1:
         raise BadData("deals that run side by side must have as many nodes each")
     xs, ys = (t if isinstance(t, list) else [t] * len(deals) for t in (x, y))
-    largest = np.max([-np.sort(-_sizes(rows)) for rows in deals], axis=0)
+    largest = np.max([-np.sort(-lengths(rows)) for rows in deals], axis=0)
     return [_grouped(*each, _cuts(largest)) for each in zip(xs, ys, deals, strict=True)]
 
 
 def pooled(x: np.ndarray, y: np.ndarray, rows: Sequence[np.ndarray]) -> Shards:
     """All rows of all nodes on one node: what a centralised learner would have."""
-    return pack(x, y, [np.concatenate([np.asarray(r, dtype=np.int64) for r in rows])])
+    return pack(x, y, [joined(rows)])

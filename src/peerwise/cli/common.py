@@ -111,6 +111,19 @@ def stop_at_once(more: str = "") -> None:
         signal.signal(number, stop)
 
 
+def stop_orderly(more: str) -> None:
+    """From now on Ctrl-C and SIGTERM end what was started elsewhere, then the program."""
+
+    def stop(number: int, frame: object) -> None:
+        for other in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(other, signal.SIG_IGN)  # a second one would leave others running
+        errors.print(f"\nstopping{more}", markup=False, highlight=False, soft_wrap=True)
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
 def stop_gently() -> None:
     """From now on Ctrl-C unwinds as in any Python program, and what was started is ended first."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -118,14 +131,15 @@ def stop_gently() -> None:
 
 
 @contextmanager
-def stopping(folder: Path) -> Iterator[None]:
-    """Say how to go on if the run is stopped."""
+def stopping(folder: Path, elsewhere: bool = False) -> Iterator[None]:
+    """Say how to go on if the run is stopped; `elsewhere`: other machines must be told, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
-    stop_at_once(f"; {folder} keeps what was finished: the same command goes on from there")
+    stop = stop_orderly if elsewhere else stop_at_once
+    stop(f"; {folder} keeps what was finished: the same command goes on from there")
     try:
         yield
     finally:

@@ -22,8 +22,8 @@ from peerwise.cli.common import (
     show_failures,
     stopping,
     use_data,
-    use_device,
 )
+from peerwise.cli.engines import Address, Cpus, Engine, Gpus, Memory, where
 from peerwise.errors import BadSetting
 
 
@@ -119,6 +119,11 @@ def reproduce(
     fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
+    engine: Engine = "local",
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    memory: Memory = None,
 ) -> None:
     """Run a table or figure of a paper and set our numbers beside the paper's.
 
@@ -128,11 +133,11 @@ def reproduce(
     from peerwise.papers.reproduce import reproduce as run_items
 
     paper, items = choose(item)
-    use_device(device)
+    place = where(engine, workers, device, address=address, cpus=cpus, gpus=gpus, memory=memory)
     use_data(data)
     folder = out or Path("runs") / (item.replace("/", "-") + ("-quick" if quick else ""))
     chosen = [name.strip() for name in datasets.split(",")] if datasets else None
-    with stopping(folder), progress(item) as advance:
+    with stopping(folder, engine != "local"), progress(item) as advance:
         outcome = run_items(
             paper,
             items,
@@ -140,7 +145,7 @@ def reproduce(
             chosen=chosen,
             repetitions=reps,
             quick=quick,
-            workers=workers,
+            engine=place,
             progress=advance,
             only_kept=kept,
             fresh=fresh,
@@ -169,6 +174,11 @@ def run(
     fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
+    engine: Engine = "local",
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    memory: Memory = None,
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
@@ -190,21 +200,18 @@ def run(
         return
     from peerwise.cli.reading import tell
     from peerwise.learner import expand
-    from peerwise.study.engine import ThisMachine
     from peerwise.study.sweep import read_config, sweep
 
     if config is None:
         raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
     look = _look(figure, style)
-    use_device(device)
+    place = where(engine, workers, device, address=address, cpus=cpus, gpus=gpus, memory=memory)
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
     tell(expand(description))
-    with stopping(folder), progress(config.stem) as advance:
-        outcome = sweep(
-            description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh
-        )
+    with stopping(folder, engine != "local"), progress(config.stem) as advance:
+        outcome = sweep(description, folder, engine=place, progress=advance, fresh=fresh)
     console.print(f"{outcome.words}.", highlight=False)
     _show_sweep(folder, facet=facet, **look)
     show_failures(outcome.failures)

@@ -18,6 +18,7 @@ from peerwise.learner.sections import Cell
 from peerwise.learner.world import World
 from peerwise.methods.baselines import Pooled
 from peerwise.methods.gossip_nb import release
+from peerwise.metrics.clock import Clock
 from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, first_phase
 from peerwise.nets.net import Net, network_of
@@ -215,7 +216,9 @@ def probe_of(tables: tuple[Any, ...], facts: Facts) -> Any:
     for table in tables:
         known = find("metric", table["name"])
         if "log_prob" not in known.facts:
-            probes.append(_checked_probe(known, build("metric", table, facts)))
+            made = build("metric", table, facts)
+            if not isinstance(made, Clock):  # which reads no model: see `run`
+                probes.append(_checked_probe(known, made))
             continue
         if odd := set(known.facts) - {"log_prob", "x_test", "y_test", "classes"}:
             raise BadSetting(

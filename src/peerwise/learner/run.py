@@ -9,13 +9,16 @@ import numpy as np
 
 from peerwise import metrics
 from peerwise.core import Method
-from peerwise.errors import BadData
-from peerwise.learner.assemble import Assembled, assemble, make_links
+from peerwise.declare import build, find
+from peerwise.errors import BadData, BadSetting
+from peerwise.learner.assemble import Assembled, Facts, assemble, make_links
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World, drawn
+from peerwise.metrics.clock import Clock
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack_alike
 from peerwise.simulate import simulate
+from peerwise.topology.links import edges_of
 
 EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
@@ -92,7 +95,40 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
     values |= _by_subgroup(cell, worlds, parts, states)
     sent = round(float(np.mean(np.concatenate([r.messages for r in runs]))))
     size, messages = (0, 0) if silent else (runs[0].message_bytes, sent)
+    values |= _on_the_clock(cell, worlds, parts, at, size)
     return Outcome(np.array(at or [0]), values, size, messages)
+
+
+def _on_the_clock(
+    cell: Cell, worlds: list[World], parts: list[Assembled], at: list[int], size: int
+) -> dict[str, np.ndarray]:
+    """When each node has finished each recorded round, if a clock is asked for: `seconds`.
+
+    Learners that hold all rows in one place, or that learn without rounds, have no deployment.
+    """
+    made = [build("metric", table, Facts({}, {})) for table in cell["run"]["metrics"]
+            if not find("metric", table["name"]).facts]  # fmt: skip
+    clocks = [clock for clock in made if isinstance(clock, Clock)]
+    if not clocks or not at or cell.method.traits.place == "pooled":
+        return {}
+    if "network" in cell and cell["network"]["channel"]["name"] != "perfect":
+        name = cell["network"]["channel"]["name"]
+        raise BadSetting(
+            f"the metric clock is for messages that all arrive at once, and channel '{name}' loses "
+            "or delays some: remove the metric, or the channel"
+        )
+    seconds = []
+    for world, part in zip(worlds, parts, strict=True):
+        links, seed, size_of = part.links, world.seed, float(size)
+        graphs = [edges_of(links, i * int(links.every))[:2] for i in range(len(links.links.src))]
+        now = partial(_graph_of, graphs, int(links.every))
+        seconds.append(clocks[0].seconds(links.n, now, at, size_of, seed=seed, server=links.server))
+    return {"seconds": np.stack(seconds)}
+
+
+def _graph_of(graphs: list[Any], every: int, t: int) -> Any:
+    """The graph of round t; the last lasts for ever."""
+    return graphs[min(t // every, len(graphs) - 1)]
 
 
 def _by_subgroup(

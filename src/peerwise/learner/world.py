@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from peerwise import data
+from peerwise.chunks import Chunks, joined, lengths
 from peerwise.data.scaling import rescaled
 from peerwise.declare import build, find
 from peerwise.errors import BadData, BadSetting, UnknownName
@@ -26,7 +28,7 @@ class World(NamedTuple):
 
     x: np.ndarray  # [m, d] training rows, encoded and standardised
     y: np.ndarray
-    owned: list[np.ndarray]  # the rows of x of each node
+    owned: Sequence[np.ndarray]  # the rows of x of each node
     schema: data.Schema
     nodes: int
     rows: int | None  # of the whole network, as far as it is known
@@ -127,13 +129,13 @@ def drawn(cell: Cell, repetition: int) -> World:
     facts["sizes"] = build("sizes", s["sizes"], facts)
     facts |= {"x": encoded.x[pool], "y": encoded.y[pool]}
     dealt = _checked_deal(build("partition", s["partition"], facts), cell, len(pool))
-    train = pool[np.concatenate(dealt)]
+    train = pool[joined(dealt)]
     if len(train) < len(pool):
         encoded = _learnt(cell, raw, train)
     kept = np.concatenate([train, test])
     x, y, schema = encoded.x[kept], encoded.y[kept], encoded.schema
     m = len(train)
-    owned = np.split(np.arange(m), np.cumsum([len(rows) for rows in dealt])[:-1])
+    owned = Chunks(np.arange(m), lengths(dealt))
     x[:m], y[:m] = _shifted(cell, repetition, x[:m], y[:m], owned, schema)
     x, schema = _with_unseen(cell, x, schema, m)
     x, schema = _varying(cell, *_scaled(cell, x, schema, m), m)
@@ -229,12 +231,14 @@ def _rows_each(cell: Cell, most: int, usual: int) -> int:
     return ROWS if s["nodes"] * ROWS <= most else max(usual // s["nodes"], 1)
 
 
-def _checked_deal(dealt: Any, cell: Cell, total: int) -> list[np.ndarray]:
+def _checked_deal(dealt: Any, cell: Cell, total: int) -> Sequence[np.ndarray]:
     """What a partition gave, if it is rows of the table for every node and none twice."""
     name, nodes = cell["split"]["partition"]["name"], cell["split"]["nodes"]
     try:
-        rows = [np.asarray(r).astype(np.int64, casting="same_kind") for r in dealt]
-        every = np.concatenate(rows)
+        rows = dealt
+        if not isinstance(dealt, Chunks):
+            rows = [np.asarray(r).astype(np.int64, casting="same_kind") for r in dealt]
+        every = joined(rows)
     except (TypeError, ValueError) as error:
         raise BadSetting(
             f"partition '{name}' must return a list of row numbers for each node: {error}"
@@ -243,17 +247,22 @@ def _checked_deal(dealt: Any, cell: Cell, total: int) -> list[np.ndarray]:
         raise BadSetting(
             f"partition '{name}' dealt rows to {len(rows)} nodes, and there are {nodes}"
         )
-    if every.size and (
-        every.min() < 0 or every.max() >= total or len(np.unique(every)) < every.size
-    ):
+    if every.size and (every.min() < 0 or every.max() >= total or _twice(every, total)):
         raise BadSetting(
             f"partition '{name}' must deal rows 0 to {total - 1}, each to one node at most"
         )
     return rows
 
 
+def _twice(rows: np.ndarray, total: int) -> bool:
+    """Whether a row below `total` is there more than once."""
+    seen = np.zeros(total, bool)
+    seen[rows] = True
+    return bool(np.count_nonzero(seen) < rows.size)
+
+
 def _shifted(
-    cell: Cell, repetition: int, x: Any, y: Any, owned: list[np.ndarray], schema: data.Schema
+    cell: Cell, repetition: int, x: Any, y: Any, owned: Sequence[np.ndarray], schema: data.Schema
 ) -> tuple[np.ndarray, np.ndarray]:
     """The training rows as the nodes see and label them."""
     # draws of its own: the same rows go to the same nodes, shifted or not

@@ -11,6 +11,7 @@ from peerwise.papers.items import Dataset, Done, Paper, Scale, as_run_on, availa
 if TYPE_CHECKING:
     import pandas as pd
 
+    from peerwise.study.engine import Engine
     from peerwise.study.jobs import Job
     from peerwise.study.results import Claim, Record
     from peerwise.study.store import Kept
@@ -82,6 +83,7 @@ def reproduce(
     repetitions: int | None = None,
     quick: bool = False,
     workers: int | None = None,
+    engine: "Engine | None" = None,
     progress: Progress | None = None,
     only_kept: bool = False,
     fresh: bool = False,
@@ -89,13 +91,15 @@ def reproduce(
     """Run items of a paper on the data sets at hand and write a run folder.
 
     `repetitions` is the number of trials where items are Monte Carlo, and of replicas where they
-    train networks. `only_kept` runs nothing and takes what is in the folder.
+    train networks. `engine` is where jobs run, by default `workers` processes of this machine.
+    `only_kept` runs nothing and takes what is in the folder.
     """
+    from peerwise.study.engine import ThisMachine
     from peerwise.study.store import Store
 
     on = Store(folder).asked().get("at_hand") if only_kept else None
     how: dict[str, Any] = {
-        "workers": workers,
+        "engine": engine or ThisMachine(workers),
         "progress": progress,
         "only_kept": only_kept,
         "fresh": fresh,
@@ -106,9 +110,9 @@ def reproduce(
 
 def _reproduced(
     paper: Paper, items: list[str], folder: Path, chosen: Sequence[str] | None, scale: Scale, *,
-    workers: int | None, progress: Progress | None, only_kept: bool, fresh: bool,
+    engine: "Engine", progress: Progress | None, only_kept: bool, fresh: bool,
 ) -> Reproduction:  # fmt: skip
-    from peerwise.study.engine import ThisMachine, run_jobs
+    from peerwise.study.engine import run_jobs
     from peerwise.study.results import write_folder
     from peerwise.study.store import Store
 
@@ -121,10 +125,7 @@ def _reproduced(
         )
     wanted = {item: jobs_of(paper, item, datasets, scale) for item in items}
     jobs = [job for jobs in wanted.values() for job in jobs.values()]
-    ran = run_jobs(
-        jobs, folder, progress=progress, engine=ThisMachine(workers), only_kept=only_kept,
-        fresh=fresh,
-    )  # fmt: skip
+    ran = run_jobs(jobs, folder, progress=progress, engine=engine, only_kept=only_kept, fresh=fresh)
     done: Done = {j.key: _given(j, ran.done[j.key]) for j in jobs if j.key in ran.done}
     records, frames = [], []
     for item, named in wanted.items():

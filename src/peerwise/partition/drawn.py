@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt
 
 from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
-from peerwise.partition.rows import Rows, apportion, checked, cut, sized
+from peerwise.partition.rows import Rows, apportion, by_class, checked, cut, sized
 from peerwise.partition.skew import gini_by_class
 
 DRAWS = 1000  # of a whole allocation before `zipf` and `dirichlet_by_class` give up
@@ -44,9 +44,9 @@ def dirichlet(
     classes = code.max(initial=0) + 1
     left = np.bincount(code[used], minlength=classes)  # rows of each class not yet dealt
     prior = left / max(left.sum(), 1)
-    order = used[np.argsort(code[used], kind="stable")]
+    order = used[by_class(code[used])]
     start, owed = np.cumsum(left) - left, np.zeros(left.size)
-    rows: Rows = [np.zeros(0, np.int64)] * sizes.size
+    rows = [np.zeros(0, np.int64)] * sizes.size
     for node in rng.permutation(sizes.size):
         mix = rng.dirichlet(np.maximum(alpha * prior, 1e-100))  # 0 is not allowed
         # Rounded at random, and what one node got too little of the next gets: else rounding errors

@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt, Le
 
 from peerwise.declare import declares
 from peerwise.errors import BadData, BadSetting
-from peerwise.partition.rows import Rows, apportion, checked, cut, deal
+from peerwise.partition.rows import Rows, apportion, by_class, checked, cut, deal
 from peerwise.partition.ways import first_component
 
 
@@ -22,7 +22,7 @@ def label_sorted(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, sizes: 
     """
     sizes = checked(x, y, sizes)
     used = rng.permutation(len(y))[: sizes.sum()]
-    return deal(rng, used[np.argsort(np.asarray(y)[used], kind="stable")], sizes)
+    return deal(rng, used[by_class(np.asarray(y)[used])], sizes)
 
 
 @declares("partition")
@@ -55,7 +55,7 @@ def mixed(
     alike = np.floor(homo_ratio * sizes + 1e-9).astype(np.int64)  # 0.29 * 100 is below 29
     used = rng.permutation(len(y))[: sizes.sum()]
     drawn, rest = cut(used[: alike.sum()], alike), used[alike.sum() :]
-    rest = rest[np.argsort(np.asarray(y)[rest], kind="stable")]
+    rest = rest[by_class(np.asarray(y)[rest])]
     chunks = deal(rng, rest, sizes - alike) if shuffled else cut(rest, sizes - alike)
     return [np.concatenate(both) for both in zip(drawn, chunks, strict=True)]
 
@@ -112,7 +112,7 @@ def _one_class(
 ) -> Rows:
     """Rows of one class for each node, at random or in chunks along `order` [m]."""
     label = _classes_of_nodes(rng, y, sizes.size)
-    rows: Rows = [np.zeros(0, np.int64)] * sizes.size
+    rows = [np.zeros(0, np.int64)] * sizes.size
     for c in np.unique(label):
         nodes = np.flatnonzero(label == c)
         pool = np.flatnonzero(y == c)

@@ -1,12 +1,14 @@
 """What all partitions have in common: checked sizes, chunks, whole numbers in proportion."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from peerwise.chunks import Chunks
 from peerwise.errors import BadData, BadSetting
 
-Rows: TypeAlias = list[np.ndarray]  # for each node, the numbers of its rows
+Rows: TypeAlias = Sequence[np.ndarray]  # for each node, the numbers of its rows
 
 
 def checked(x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -28,14 +30,28 @@ def checked(x: np.ndarray, y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def cut(rows: np.ndarray, sizes: np.ndarray) -> Rows:
     """Chunks of ordered rows, the first to the first node."""
-    return np.split(rows, np.cumsum(sizes)[:-1])
+    return Chunks(rows[: sizes.sum()], sizes)
 
 
 def deal(rng: np.random.Generator, rows: np.ndarray, sizes: np.ndarray) -> Rows:
     """Cut ordered rows into chunks and give them to the nodes in random order."""
     order = rng.permutation(sizes.size)
-    chunks = cut(rows, sizes[order])
-    return [chunks[place] for place in np.argsort(order)]
+    # where each node's chunk begins: as far as the chunks of those before it in this order reach
+    begin = np.empty_like(sizes)
+    begin[order] = np.cumsum(sizes[order]) - sizes[order]
+    if sizes.size and (sizes == sizes[0]).all():
+        place = begin // max(int(sizes[0]), 1)
+        return cut(rows[: sizes.sum()].reshape(sizes.size, -1)[place].reshape(-1), sizes)
+    first = np.cumsum(sizes) - sizes
+    return cut(rows[np.arange(sizes.sum()) + np.repeat(begin - first, sizes)], sizes)
+
+
+def by_class(y: np.ndarray) -> np.ndarray:
+    """The order of rows by class; in linear time where classes are few, as they are."""
+    y = np.asarray(y)
+    if y.dtype.kind in "iu" and y.size and y.min() >= 0 and y.max() < 1 << 16:
+        y = y.astype(np.uint16)  # which NumPy sorts by its digits
+    return np.argsort(y, kind="stable")
 
 
 def apportion(share: np.ndarray, total: int) -> np.ndarray:

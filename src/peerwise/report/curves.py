@@ -117,14 +117,19 @@ def pages(
     metric: str = "test_error",
     facet: str | None = None,
     style: str | None = None,
+    across: str = "round",
 ) -> list[Figure]:
     """Figures of a metric against rounds, as many as it takes for eight lines a panel.
+
+    `across` may also be a metric that grows from round to round, such as `seconds`.
 
     Where only the last round was recorded, dots with intervals stand for the lines, the best
     method on top.
     """
     if metric not in history:
         raise UnknownName("metric", metric, _metrics(history))
+    if across not in history:
+        raise UnknownName("metric", across, _metrics(history))
     history = history[np.isfinite(history[metric])]
     if history.empty:
         raise BadData(f"there is no value of {metric} to draw")
@@ -136,7 +141,8 @@ def pages(
     for number, part in enumerate(parts, 1):
         of = f"{number} of {len(parts)}: " if len(parts) > 1 else ""
         with styled(style) as colours:
-            figures.append(draw(history, part, metric, colours, of))
+            more = {"across": across} if draw is _curves else {}
+            figures.append(draw(history, part, metric, colours, of, **more))
             if title:
                 figures[-1].suptitle(_text(title))
     return figures
@@ -253,8 +259,9 @@ def _frame(part: Layout, height: float, **options: Any) -> tuple[Figure, list[An
 
 
 def _curves(
-    history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], of: str
-) -> Figure:
+    history: pd.DataFrame, part: Layout, metric: str, colours: list[Any], of: str,
+    across: str = "round",
+) -> Figure:  # fmt: skip
     of_repetitions = history.groupby(["dataset", "method", "repetition", "round"])[metric].mean()
     means = of_repetitions.groupby(["dataset", "method", "round"]).mean()
     # a repetition without any error has no logarithm, and one of few errors an interval too wide
@@ -271,6 +278,10 @@ def _curves(
                 continue
             if not log and means.min() >= 0:
                 low = np.maximum(low, 0)
+            if across != "round":
+                at = rows.groupby("round")[across].mean().loc[at].to_numpy()
+                if not np.isfinite(at).all():
+                    continue  # has no such thing
             axis.plot(at, mean, lw=1.6, **look)
             axis.fill_between(at, low, high, color=look["color"], alpha=0.15, lw=0)
         if log:
@@ -278,11 +289,11 @@ def _curves(
             plain_numbers(axis.yaxis)
         elif means.min() >= 0:
             axis.set_ylim(bottom=0)
-        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=across == "round"))
         axis.margins(x=0.01)
     for axis in axes if log else ():  # once all lines have set the limits
         few_log_ticks(axis.yaxis)
-    name_outer(axes, "round", _words(metric))
+    name_outer(axes, _words(across), _words(metric))
     shown = _handles(part, colours) | _free_handle(history, part)
     legend_with_note(figure, shown, of + _note(history, metric, "band"))
     return figure

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from peerwise.errors import BadSetting
 from peerwise.report import curves, look
-from peerwise.study.engine import ThisMachine
+from peerwise.study.engine import Engine, ThisMachine
 from peerwise.study.results import Record
 from peerwise.study.sweep import read_config, sweep
 
@@ -71,12 +71,13 @@ def run(
     *,
     out: str | Path | None = None,
     workers: int | None = 1,
+    engine: Engine | None = None,
     **sections: Any,
 ) -> Result:
     """Run a TOML file, a dict of sections, or sections as keywords; keywords go before the others.
 
     `out` keeps the run folder, so that the same call goes on where it stopped. `workers` is the
-    number of processes.
+    number of processes; `engine` is where else cells run (`study.on_ray.OnRay`).
 
     >>> result = run(data="wine", split={"nodes": 3, "rows": 20}, network="ring",
     ...              run={"rounds": 2, "repetitions": 1})
@@ -93,5 +94,5 @@ def run(
         raise BadSetting(f"give a file, a dict or keywords, got {type(source).__name__}")
     description = {**given, **sections}
     with tempfile.TemporaryDirectory() as scratch:
-        done = sweep(description, Path(out or scratch), engine=ThisMachine(workers))
+        done = sweep(description, Path(out or scratch), engine=engine or ThisMachine(workers))
     return Result(done.records, done.history, done.failures)

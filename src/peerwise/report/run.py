@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from peerwise.report import curves, look, tables
@@ -30,13 +31,13 @@ def show(
     if nodes is not None:
         for table in tables.node_tables(history, nodes, console.width):
             console.print(table)
-    factors = curves.factors_of(history)
-    pictures = curves.pages(history, "", factors, facet=facet, style=style)
-    names = ["curves", *(f"curves-{n}" for n in range(2, len(pictures) + 1))]
-    for stale in folder.glob("curves-[0-9]*.*"):  # of a run that needed more of them
-        if stale.stem not in names:
-            stale.unlink()
-    return [
-        look.save(picture, folder / f"{name}.png", formats)
-        for name, picture in zip(names, pictures, strict=True)
-    ]
+    factors, drawn = curves.factors_of(history), dict[str, Figure]()
+    clocked = "seconds" in history and history["round"].nunique() > 1
+    for name, across in [("curves", "round"), *([("seconds", "seconds")] if clocked else [])]:
+        pictures = curves.pages(history, "", factors, facet=facet, style=style, across=across)
+        names = [name, *(f"{name}-{n}" for n in range(2, len(pictures) + 1))]
+        drawn |= dict(zip(names, pictures, strict=True))
+        for stale in folder.glob(f"{name}-[0-9]*.*"):  # of a run that needed more of them
+            if stale.stem not in names:
+                stale.unlink()
+    return [look.save(made, folder / f"{name}.png", formats) for name, made in drawn.items()]

@@ -61,7 +61,7 @@ class ThisMachine(NamedTuple):
 
     def run(self, jobs: Sequence[Job], folder: Path, report: Callable[[], None]) -> dict[str, str]:
         """Run jobs, the ones of one data set after each other in one process."""
-        batches = _batches(jobs)
+        batches = batched(jobs)
         workers = min(self.workers or usual_workers(), max(len(batches), 1))
         failures: dict[str, str] = {}
         if workers == 1:
@@ -135,39 +135,61 @@ def _stamp(path: Path) -> int:
 
 def work(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
     """Run jobs one after the other and keep what they give; returns why some failed, by key."""
-    store, failures = Store(folder), {}
+    store, failures = Store(folder), dict[str, str]()
     for job in jobs:
-        few_programs()
-        about, begun = {"asked": job.asked, "depends": depends(job)}, time.perf_counter()
-        try:
-            arrays = job.run(_checkpoint(store, job, about))
-        except PeerwiseError as error:
-            failures[job.key] = str(error)
-        except Exception as error:  # one setting that crashes leaves the others
-            failures[job.key] = _crashed(folder, job, error)
-        else:
-            made = provenance(time.perf_counter() - begun)
-            store.put(job.key, arrays, {**about, "made": made})
-            for stale in store.loose.glob(f"{job.key}-*.unfinished"):
-                stale.unlink(missing_ok=True)
+        failures |= keep(store, job, attempt(job, store.loose))
+        if job.key not in failures:
+            forget(job, store.loose)
     return failures
 
 
-def _checkpoint(store: Store, job: Job, about: dict[str, Any]) -> Path:
+class Failed(NamedTuple):
+    """Why a job gave nothing; the whole traceback if it was no mistake of the user."""
+
+    why: str
+    trace: str = ""
+
+
+def attempt(job: Job, scratch: Path) -> Kept | Failed:
+    """Run a job, which may keep in the folder `scratch` what it has done so far."""
+    few_programs()
+    about, begun = {"asked": job.asked, "depends": depends(job)}, time.perf_counter()
+    try:
+        arrays = job.run(_checkpoint(scratch, job, about))
+    except PeerwiseError as error:
+        return Failed(str(error))
+    except Exception as error:  # one setting that crashes leaves the others
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        trace = "".join(traceback.format_exception(error))
+        return Failed(f"{type(error).__name__}: {error} ({where})", trace)
+    return Kept(arrays, {**about, "made": provenance(time.perf_counter() - begun)})
+
+
+def keep(store: Store, job: Job, given: Kept | Failed) -> dict[str, str]:
+    """Keep what a job gave; why it failed, by its key, if it did."""
+    if isinstance(given, Kept):
+        store.put(job.key, given.arrays, given.about)
+        return {}
+    if not given.trace:
+        return {job.key: given.why}
+    path = store.folder / "errors.txt"
+    with path.open("a") as file:
+        file.write(json.dumps(job.asked, default=str) + "\n" + given.trace + "\n")
+    return {job.key: f"{given.why}; all of it is in {path}"}
+
+
+def forget(job: Job, scratch: Path) -> None:
+    """Remove what a job that is finished had done so far."""
+    for stale in scratch.glob(f"{job.key}-*.unfinished"):
+        stale.unlink(missing_ok=True)
+
+
+def _checkpoint(scratch: Path, job: Job, about: dict[str, Any]) -> Path:
     """Where a job keeps what it has done so far with the code and data of now."""
-    store.loose.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(parents=True, exist_ok=True)
     mark = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()
-    return store.loose / f"{job.key}-{mark[:8]}.unfinished"
-
-
-def _crashed(folder: Path, job: Job, error: Exception) -> str:
-    """What to say of a job that ended in an error of the program; the folder keeps all of it."""
-    with (folder / "errors.txt").open("a") as file:
-        file.write(json.dumps(job.asked, default=str) + "\n")
-        file.write("".join(traceback.format_exception(error)) + "\n")
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(last.filename).name}, line {last.lineno}"
-    return f"{type(error).__name__}: {error} ({where}; all of it is in {folder / 'errors.txt'})"
+    return scratch / f"{job.key}-{mark[:8]}.unfinished"
 
 
 def usual_workers() -> int:
@@ -189,7 +211,7 @@ def few_programs() -> None:
         jax.clear_caches()
 
 
-def _batches(jobs: Iterable[Job], size: int = 4) -> list[list[Job]]:
+def batched(jobs: Iterable[Job], size: int = 4) -> list[list[Job]]:
     """Jobs that read the same first, in small batches."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:

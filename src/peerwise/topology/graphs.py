@@ -7,13 +7,18 @@ from typing import Annotated, Any, TypeAlias
 import networkx as nx
 import numpy as np
 from annotated_types import Ge, Le
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from peerwise.core import Links, on_device
 from peerwise.declare import build, canonical, declares, gives
 from peerwise.errors import BadSetting
-from peerwise.topology.large import LARGE, distinct, pairing, preferential, prufer_tree
+from peerwise.topology.large import (
+    LARGE,
+    distinct,
+    is_connected,
+    pairing,
+    preferential,
+    prufer_tree,
+)
 from peerwise.topology.links import ALWAYS, Topology, undirected, whole
 
 gives("topology", Topology)
@@ -159,9 +164,10 @@ def tree_plus(
     return undirected(n, *_pairs(np.append(taken, codes)))
 
 
-def _is_connected(n: int, u: np.ndarray, v: np.ndarray) -> bool:
-    """Whether every node can be reached from every other."""
-    return bool(connected_components(coo_array((np.ones(u.size, bool), (u, v)), (n, n)))[0] == 1)
+def _is_connected(topology: Topology) -> bool:
+    """Whether every node can be reached from every other, along links in both directions."""
+    src, dst, weight = (np.asarray(leaf)[0] for leaf in topology.links[:3])
+    return topology.n == 1 or bool(weight[-1] and is_connected(topology.n, src, dst))
 
 
 @declares("topology")
@@ -183,9 +189,9 @@ def erdos_renyi(
             codes = rng.choice(max(total, 1), count, replace=False, shuffle=False)
         else:
             codes = distinct(rng, total, count)
-        u, v = _pairs(codes)
-        if _is_connected(n, u, v):
-            return undirected(n, u, v)
+        drawn = undirected(n, *_pairs(codes))
+        if _is_connected(drawn):
+            return drawn
     raise BadSetting(
         f"p = {p} gave no connected graph of {n} nodes in {_TRIES} draws; "
         f"take p well above log(n)/n = {math.log(n) / n:.3g}"
@@ -224,9 +230,9 @@ def regular(
     draws = random.Random(whole("seed", seed, 0))
     if n >= LARGE and k > 2:
         rng = np.random.default_rng(seed)
-        while not _is_connected(n, *(edges := pairing(rng, n, k))):
+        while not _is_connected(drawn := undirected(n, *pairing(rng, n, k))):
             pass  # hardly ever: with three or more neighbours nearly all such graphs are connected
-        return undirected(n, *edges)
+        return drawn
     for _ in range(_TRIES):
         graph = nx.random_regular_graph(k, n, seed=draws)
         if nx.is_connected(graph):

@@ -4,10 +4,56 @@ Smaller graphs are drawn as they always were, so that a seed means the same grap
 """
 
 import numpy as np
+from scipy.sparse import csr_array
 
 LARGE = 20_000  # nodes from which on graphs are drawn by arrays
 
 Edges = tuple[np.ndarray, np.ndarray]
+
+
+def both_ways(n: int, u: np.ndarray, v: np.ndarray) -> Edges:
+    """The links (src, dst) of the edges u - v in both directions, by dst, then by src.
+
+    In linear time once the edges are sorted, which random ones often are already: a receiver's
+    links from lower numbers stand in the order of the edges, those from higher ones are counted
+    into place, and each part goes after what comes before it.
+    """
+    kind = np.int32 if max(n, 2 * u.size) < 2**31 else np.int64
+    low, high = np.minimum(u, v).astype(kind), np.maximum(u, v).astype(kind)
+    rises = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
+    if not rises.all():
+        codes = np.sort(high.astype(np.int64) * n + low)
+        high = (codes // n).astype(kind)
+        low = (codes - high * np.int64(n)).astype(kind)
+    ends = np.append(kind(0), np.cumsum(np.bincount(high, minlength=n), dtype=kind))
+    by_low = csr_array((np.zeros(low.size, np.int8), low, ends), (n, n)).tocsc()
+    starts, upper = by_low.indptr, by_low.indices
+    counts = np.stack([np.diff(ends), np.diff(starts)], 1)  # from lower numbers, from higher ones
+    lower = np.repeat(np.tile([True, False], n), counts.ravel())
+    src = np.empty(2 * low.size, kind)
+    src[lower], src[~lower] = low, upper
+    return src, np.repeat(np.arange(n, dtype=kind), counts.sum(1))
+
+
+def is_connected(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
+    """Whether links in both directions, sorted by receiver, join all nodes.
+
+    Nodes take the lowest number of their neighbours, groups that have come together the lowest of
+    all theirs, until nothing changes: a few passes over all links.
+    """
+    counts = np.bincount(dst, minlength=n)
+    if not counts.all():
+        return n == 1
+    begin, group = np.cumsum(counts) - counts, np.arange(n, dtype=src.dtype)
+    while group.any():
+        lowest = group.copy()  # by group; a group is called by its lowest node
+        np.minimum.at(lowest, group, np.minimum.reduceat(group[src], begin))
+        while (lowest != (further := lowest[lowest])).any():
+            lowest = further
+        if (lowest[group] == group).all():
+            return False
+        group = lowest[group]
+    return True
 
 
 def prufer_tree(sequence: np.ndarray) -> np.ndarray:
@@ -34,8 +80,10 @@ def distinct(rng: np.random.Generator, total: int, count: int) -> np.ndarray:
     """So many different numbers below `total`, of which they are a small part, sorted."""
     drawn = np.zeros(0, np.int64)
     while drawn.size < count:
-        drawn = np.sort(np.append(drawn, rng.integers(total, size=count - drawn.size)))
-        drawn = drawn[np.append(True, np.diff(drawn) > 0)]
+        more = np.sort(rng.integers(total, size=count - drawn.size))
+        drawn = np.sort(np.append(drawn, more), kind="stable") if drawn.size else more  # a merge
+        new = drawn[1:] > drawn[:-1]
+        drawn = drawn if new.all() else drawn[np.append(True, new)]
     return drawn
 
 
@@ -95,12 +143,21 @@ def pairing(rng: np.random.Generator, n: int, k: int) -> Edges:
     while True:
         low, high = np.minimum(u, v), np.maximum(u, v)
         codes = high * n + low
-        order = np.argsort(codes, kind="stable")
         bad = u == v
-        bad[order[1:]] |= np.diff(codes[order]) == 0
+        bad[_seen_before(codes)] = True
         if not bad.any():
             return low, high
         again = np.flatnonzero(bad)
         again = np.union1d(again, rng.integers(u.size, size=again.size + 1))
         ends = rng.permutation(np.append(u[again], v[again]))
         u[again], v[again] = ends.reshape(2, -1)
+
+
+def _seen_before(codes: np.ndarray) -> np.ndarray:
+    """Where a number stands that stands earlier, too; few do."""
+    ordered = np.sort(codes)
+    twice = np.unique(ordered[1:][np.diff(ordered) == 0])
+    near = np.minimum(np.searchsorted(twice, codes), max(twice.size - 1, 0))
+    where = np.flatnonzero(twice[near] == codes) if twice.size else np.zeros(0, np.int64)
+    order = np.argsort(codes[where], kind="stable")
+    return where[order[1:][np.diff(codes[where][order]) == 0]]

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from peerwise.core import Array, Links, on_device
+from peerwise.core import Array, Links, aligned, on_device
 from peerwise.errors import BadSetting
+from peerwise.topology.large import both_ways
 
 ALWAYS = 2**31 - 1  # rounds that a static graph lasts
 
@@ -103,41 +104,45 @@ def build(
     every: int = ALWAYS,
     weights: str = "equal",
     arrival: bool = False,
+    ordered: bool = False,
 ) -> Topology:
     """A topology of directed graphs, given in any order of links.
 
     A node's slots go by the number of the sender, or, with `arrival`, in the order given.
+    `ordered`: the links already go by receiver, then by sender.
     """
     g, e = len(graphs), max(1, *(src.size for src, _, _ in graphs))
-    links = Links(*(np.zeros((g, e), kind) for kind in (np.int32, np.int32, np.float32, np.int32)))
-    links.dst[:] = n - 1
-    slot = np.full((g, e), -1)
-    degree = np.zeros(n, np.int64)
+    fills = (0, np.int32), (n - 1, np.int32), (0, np.float32), (0, np.int32)
+    links = Links(*(aligned((g, e), kind) for _, kind in fills))
+    for leaf, (fill, _) in zip(links, fills, strict=True):
+        leaf[:] = fill
+    counts = np.zeros((g, n), np.int32)  # messages that each node hears
     for i, (src, dst, weight) in enumerate(graphs):
-        order = np.argsort(dst, kind="stable") if arrival else _by_receiver(n, src, dst)
         here = i, slice(src.size)
-        links.src[here], links.dst[here], links.weight[here] = src[order], dst[order], weight[order]
-        count = np.bincount(dst, minlength=n)
-        begin = np.cumsum(count) - count
-        slot[here] = np.arange(src.size) - begin[dst[order]]
-        degree = np.maximum(degree, count)
+        if not ordered:
+            order = np.argsort(dst, kind="stable") if arrival else _by_receiver(n, src, dst)
+            src, dst, weight = src[order], dst[order], weight[order]
+        links.src[here], links.dst[here], links.weight[here] = src, dst, weight
+        counts[i] = np.bincount(dst, minlength=n)
 
-    size = _power(degree)  # slots of each node
+    size = _power(counts.max(0))  # slots of each node
     if n * size.max() <= 16 * e + 4096:
         size[:] = size.max()
-    table, place = [], np.zeros(n, np.int64)  # of each node in its bucket
+    table = []
     for k in np.unique(size):
         nodes = np.flatnonzero(size == k)
-        place[nodes] = np.arange(nodes.size)
-        graph, link = np.nonzero((slot >= 0) & (size[links.dst] == k))
-        row = place[links.dst[graph, link]]
-        bucket = np.full((g, nodes.size, k), -1, np.int32)
-        bucket[graph, row, slot[graph, link]] = link
-        table.append((on_device(nodes.astype(np.int32)), on_device(bucket)))
+        bucket = aligned((g, nodes.size, k), np.int32)
+        bucket[:] = -1
+        for i, count in enumerate(counts):
+            link = np.arange(count.sum(), dtype=np.int32)  # by receiver: slot by slot
+            if nodes.size < n:
+                link = link[np.repeat(size == k, count)]
+            bucket[i, np.arange(k) < count[nodes, None]] = link
+        # nobody else holds these arrays: they need not be copied
+        table.append((jax.device_put(nodes.astype(np.int32)), jax.device_put(bucket)))
     lasts = on_device(every, np.int32)
-    return Topology(
-        Links(*map(on_device, links)), tuple(table), lasts, int(n), False, weights, arrival
-    )
+    held = Links(*map(jax.device_put, links))
+    return Topology(held, tuple(table), lasts, int(n), False, weights, arrival)
 
 
 def by_degree(topology: Topology) -> Topology:
@@ -155,7 +160,8 @@ def by_degree(topology: Topology) -> Topology:
 
 def undirected(n: int, u: np.ndarray, v: np.ndarray) -> Topology:
     """A topology of the edges u - v, in both directions."""
-    return build(n, [(np.append(u, v), np.append(v, u), np.ones(2 * u.size))])
+    src, dst = both_ways(n, u, v)
+    return build(n, [(src, dst, np.ones(src.size, np.float32))], ordered=True)
 
 
 def redrawn(draw: Callable[..., Topology], *, every: int, rounds: int, seed: int = 0) -> Topology:
