@@ -14,6 +14,7 @@ from peerwise.cli.common import (
     Facet,
     Figures,
     Fresh,
+    Html,
     Out,
     Style,
     Workers,
@@ -119,6 +120,7 @@ def reproduce(
     fresh: Fresh = False,
     workers: Workers = None,
     device: Device = "auto",
+    html: Html = False,
 ) -> None:
     """Run a table or figure of a paper and set our numbers beside the paper's.
 
@@ -147,6 +149,8 @@ def reproduce(
         )
     console.print(f"{outcome.words}.", highlight=False)
     _show_paper(folder)
+    if html:
+        _write_page(folder)
     show_failures(outcome.failures)
 
 
@@ -200,11 +204,12 @@ def run(
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
-    tell(expand(description))
+    reading = tell(expand(description))
     with stopping(folder), progress(config.stem) as advance:
         outcome = sweep(
-            description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh
-        )
+            description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh,
+            predictions=True, reading=reading,
+        )  # fmt: skip
     console.print(f"{outcome.words}.", highlight=False)
     _show_sweep(folder, facet=facet, **look)
     show_failures(outcome.failures)
@@ -231,6 +236,14 @@ def _look(figure: list[str] | None, style: str | None) -> dict[str, Any]:
     return {"formats": checked_formats(figure or ()), "style": checked_style(style)}
 
 
+def _write_page(folder: Path) -> None:
+    from peerwise.page.run import write
+
+    path = write(folder)
+    size = path.stat().st_size / 1000
+    console.print(f"Page: [bold]{escape(str(path))}[/] ({size:,.0f} kB, one file)", highlight=False)
+
+
 def _show_sweep(folder: Path, **look: Any) -> None:
     from peerwise.report.run import show
 
@@ -252,6 +265,7 @@ def report(
     nodes: Annotated[
         str | None, typer.Option(help="A metric to show for every node: test_error, say.")
     ] = None,
+    html: Html = False,
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.files import write_whole
@@ -261,6 +275,9 @@ def report(
     if not folder.is_dir():
         raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
     records, _, _ = read_folder(folder)
+    if html:
+        _write_page(folder)
+        return
     if not records or records[0].paper is not None:
         _show_paper(folder)
         if markdown is not None:

@@ -20,6 +20,7 @@ import jax
 
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.study.jobs import Job
+from peerwise.study.live import SUFFIX
 from peerwise.study.provenance import changes, depends, provenance
 from peerwise.study.store import LOOSE, Kept, Store
 
@@ -150,6 +151,7 @@ def work(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
             store.put(job.key, arrays, {**about, "made": made})
             for stale in store.loose.glob(f"{job.key}-*.unfinished"):
                 stale.unlink(missing_ok=True)
+            store.loose.joinpath(job.key + SUFFIX).unlink(missing_ok=True)
     return failures
 
 
