@@ -16,6 +16,8 @@ STYLE = "page.css"
 MODULES = {
     "run": ("dom.js", "table.js", "charts.js", "pictures.js", "run.js"),
     "live": ("dom.js", "table.js", "charts.js", "pictures.js", "live.js"),
+    "login": ("dom.js", "notice.js"),
+    "wrong": ("dom.js", "notice.js"),
     "runs": ("dom.js", "table.js", "runs.js"),
     "site": ("dom.js", "table.js", "charts.js", "pictures.js", "site.js"),
     "network": ("dom.js", "table.js", "charts.js", "pictures.js", "network.js"),

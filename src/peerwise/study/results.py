@@ -147,7 +147,7 @@ def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame |
     """Records, claims and history of a run folder whose files are all whole."""
     if (folder / WHOLE).exists():
         check_results(folder / WHOLE)
-    records = _parsed(folder / "results.json", "records", Record)
+    records = read_records(folder)
     claims, path = [], folder / "claims.json"
     if path.exists():
         claims = _parsed(path, "claims", Claim)
@@ -159,6 +159,12 @@ def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame |
         except BROKEN as error:
             raise BadFile(f"{path} is damaged: {one_line(error)}; {_AGAIN}") from None
     return records, claims, history
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The numbers of a run folder's table."""
+    found: list[Record] = _parsed(folder / "results.json", "records", Record)
+    return found
 
 
 def read_asked(folder: Path) -> dict[str, Any]:
