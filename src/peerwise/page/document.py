@@ -19,8 +19,8 @@ MODULES = {
     "login": ("dom.js", "notice.js"),
     "wrong": ("dom.js", "notice.js"),
     "runs": ("dom.js", "table.js", "runs.js"),
-    "site": ("dom.js", "table.js", "charts.js", "pictures.js", "site.js"),
-    "network": ("dom.js", "table.js", "charts.js", "pictures.js", "network.js"),
+    "site": ("dom.js", "table.js", "charts.js", "pictures.js", "acting.js", "site.js"),
+    "network": ("dom.js", "table.js", "charts.js", "pictures.js", "acting.js", "network.js"),
 }
 _IMPORT = re.compile(r"^import [^;]*;\n", re.M)
 _EXPORT = re.compile(r"^export (?=const|let|function|class|async)", re.M)

@@ -147,6 +147,9 @@ class Page:
 
     def __exit__(self, *_: object) -> None:
         self.ended = True
+        until = time.monotonic() + 2  # for those who watch to be told so
+        while self._streams and time.monotonic() < until:
+            time.sleep(0.02)
         self._server.should_exit = True
         self._thread.join(5)
         self._socket.close()

@@ -8,7 +8,6 @@ else {
     const answer = await fetch('/login', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ token: field.value }) });
     if (answer.ok) location.reload(); else said.textContent = (await answer.json()).said;
   };
-  field.addEventListener('keydown', e => { if (e.key === 'Enter') go(); });
-  main.replaceChildren(head('Peerwise', 'This page needs its token', h('p', { class: 'lead' }, 'Whoever started it knows the token.'), h('p', { class: 'tools' }, field, h('button', { type: 'button', onclick: go }, 'Show the page')), said));
+  main.replaceChildren(head('Peerwise', 'This page needs its token', h('p', { class: 'lead' }, 'Whoever started it knows the token.'), h('form', { class: 'tools', onsubmit: e => { e.preventDefault(); go(); } }, field, h('button', { type: 'submit' }, 'Show the page')), said));
 }
 ready();
