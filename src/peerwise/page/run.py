@@ -114,6 +114,8 @@ def _details(folder: Path) -> dict[tuple[tuple[str, str], ...], tuple[str, Kept]
     if not path.exists():
         return {}
     names = pq.read_schema(path).names
+    if "cell" not in names:  # it holds nothing
+        return {}
     told = names[names.index("cell") + 1 : names.index("metric")]
     frame = pq.read_table(path, columns=["cell", *told]).to_pandas().drop_duplicates()
     store = Store(folder).whole()
@@ -161,20 +163,35 @@ def _name(told: dict[str, str], groups: Sequence[Any], labels: Sequence[str]) ->
     return " · ".join(dict.fromkeys(words))
 
 
+def _grid(group: pd.DataFrame, metric: str) -> np.ndarray:
+    """A metric by recorded round, whatever node and repetition: [rounds, values]."""
+    rounds = group["round"].to_numpy()
+    order = np.argsort(rounds, kind="stable")
+    values, counts = np.unique(rounds, return_counts=True)
+    most = int(counts.max())
+    column = group[metric].to_numpy(float)[order]
+    if (counts == most).all():
+        return column.reshape(len(values), most)
+    wide = np.full((len(values), most), np.nan)  # not every repetition has every round
+    wide[np.arange(most) < counts[:, None]] = column
+    return wide
+
+
 def _lines(group: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
     """Mean over nodes and repetitions, and the band of four of five, by recorded round."""
-    x = np.sort(group["round"].unique())
+    x = np.unique(group["round"].to_numpy())
     at = thin.places(len(x), thin.POINTS)
     found: dict[str, Any] = {"x": x[at].tolist(), "recorded": len(x), "metrics": {}}
-    several = len(group) > len(x)
     for metric in metrics:
-        if not group[metric].notna().any():
+        values = _grid(group, metric)[at]
+        if not np.isfinite(values).any():
             continue
-        by = group.groupby("round")[metric]
-        line = {"mean": thin.plain(by.mean().to_numpy()[at])}
-        if several:
-            low, high = (by.quantile(q).to_numpy()[at] for q in (0.1, 0.9))
-            line |= {"lo": thin.plain(low), "hi": thin.plain(high)}
+        with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value
+            line = {"mean": thin.plain(np.nanmean(values, axis=1))}
+            if len(group) > len(x):
+                low, high = np.nanquantile(values, (0.1, 0.9), axis=1)
+                line |= {"lo": thin.plain(low), "hi": thin.plain(high)}
         found["metrics"][metric] = line
     return found
 

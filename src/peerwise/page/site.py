@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from safetensors import SafetensorError, deserialize
 
 from peerwise.errors import BadFile, BadSetting, PeerwiseError
@@ -71,6 +72,7 @@ class SiteLook:
             aside = [{"id": a.id, "from": a.sender, "round": a.place.round, "bytes": a.bytes,
                       "time": a.time, "why": a.reason} for a in store.aside()]  # fmt: skip
         at = thin.places(len(errors), thin.POINTS).tolist() if errors else []
+        sent = views.outbox(self.state, LETTERS)
         return {
             "begun": True,
             "node": standing.node,
@@ -94,8 +96,8 @@ class SiteLook:
             "privacy": _privacy(self.state),
             "quarantine": aside,
             "refused": _refused(self.state),
-            "letters": _letters(self.state),
-            "holds": _holds(self.state),
+            "letters": _letters(sent),
+            "holds": _holds(self.state, sent, standing.budget is not None),
             "log": _events(self.state),
         }
 
@@ -209,11 +211,10 @@ def _privacy(state: Path) -> dict[str, Any] | None:
     }
 
 
-def _letters(state: Path) -> list[dict[str, Any]]:
+def _letters(sent: pd.DataFrame) -> list[dict[str, Any]]:
     """The newest letters: to whom, when, how large, and whether they were taken."""
-    lines = views.outbox(state, LETTERS).to_dict("records")
     found = []
-    for line in reversed(lines):
+    for line in reversed(sent.to_dict("records")):
         taken = line["acknowledged"]
         found.append(
             {"to": line["to"], "phase": line["phase"], "round": line["round"] + 1,
@@ -223,21 +224,18 @@ def _letters(state: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _holds(state: Path) -> str:
+def _holds(state: Path, sent: pd.DataFrame, noisy: bool) -> str:
     """What a letter holds, in words: the shapes of its numbers and how they came about."""
-    frame = views.outbox(state)
-    kept = frame[frame["kept"]]
+    kept = sent[sent["kept"]]
     if not len(kept):
         return "No letter is kept that could be looked into."
     last = kept.iloc[-1]
-    body = views.letter(state, Place(int(last["phase"]), int(last["round"])), str(last["to"]))
     try:
+        body = views.letter(state, Place(int(last["phase"]), int(last["round"])), str(last["to"]))
         parts = deserialize(body)
-    except SafetensorError:
-        return "The newest letter is not in the form that this version reads."
+    except (SafetensorError, PeerwiseError):  # gone by now, or of another version
+        return "The newest letter cannot be looked into."
     shapes = [f"{_words(name)}: {_shape(part['shape'])}" for name, part in sorted(parts)]
-    with closing(Store.look(state)) as store:
-        noisy = store.ledger is not None
     how = (
         "They carry noise that was drawn and paid for once."
         if noisy

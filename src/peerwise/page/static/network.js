@@ -24,7 +24,7 @@ function draw() {
     picture.svg.querySelectorAll('[data-link]').forEach(l => { const [a, b] = l.dataset.link.split('-').map(i => now.peers[names[i]]), [x, y] = l.dataset.link.split('-').map(i => names[i]); const cut = (a.ejected || []).includes(y) || (b.ejected || []).includes(x), bad = cut || [a, b].some(p => !p.done && ['down', 'stopped', 'stuck'].includes(p.word)); l.setAttribute('class', 'edge ' + (bad ? 'silent' : a.begun && b.begun ? 'alive' : '')); });
   }
   const series = names.map((n, i) => ({ name: n, colour: i % 10, dash: Math.floor(i / 10) % 4, x: now.errors[n].map(e => e[0]), y: now.errors[n].map(e => e[1]) })).filter(s => s.x.length);
-  if (series.length) lines(curve, series, { log, unit: 'test error', label: 'round', from: 0, end: rounds.length ? rounds[0].rounds : null, height: 320 }); else curve.replaceChildren(h('p', { class: 'note' }, 'The first models are looked at in a moment.'));
+  if (series.length) lines(curve, series, { log, unit: 'test error', label: 'round', from: 0, end: rounds.length ? rounds[0].rounds : null, height: 420 }); else curve.replaceChildren(h('p', { class: 'note' }, 'The first models are looked at in a moment.'));
   const rows = names.map(n => ({ name: n, ...now.peers[n], error: now.errors[n].at(-1)?.[1] ?? null }));
   if (table) table.refresh(rows); else {
     table = dataTable([{ name: 'peer', label: true, value: r => r.name, cell: r => r.name }, { name: 'state', words: true, value: r => standing(r)[0], cell: r => h('span', { class: 'state ' + standing(r)[1] }, standing(r)[0]) }, { name: 'round', value: r => r.round ?? -1, cell: r => r.begun ? `${r.round} / ${r.rounds}` : '–' }, { name: 'test error', lower: true, value: r => r.error, cell: r => fix(r.error) },
@@ -34,8 +34,8 @@ function draw() {
     holder.replaceChildren(table.element);
   }
 }
-main.replaceChildren(head(`Peerwise · ${DATA.method} · peers of this machine`, DATA.title, sentence, actions.element), banner, tiles, section('The network', null, 'Every circle is a process with its own rows. Green: it learns or is done; orange: it waits; red: it does not run. A broken red line: no letters go along it.', net),
-  section('Test error of the peers’ models', pick('scale', ['linear', 'log'], 'linear', v => { log = v === 'log'; draw(); }), 'On rows that nobody trained on, looked at beside the peers now and then: peers themselves never see these rows.', curve), section('Peers', null, null, holder));
+main.replaceChildren(head(`Peerwise · ${DATA.method} · peers of this machine`, DATA.title, sentence, actions.element), banner, tiles, h('div', { class: 'two' }, section('The network', null, 'Every circle is a process with its own rows. Green: it learns or is done; orange: it waits; red: it does not run. A broken red line: no letters go along it.', net),
+  section('Test error of the peers’ models', pick('scale', ['linear', 'log'], 'linear', v => { log = v === 'log'; draw(); }), 'On rows that nobody trained on, looked at beside the peers now and then: peers themselves never see these rows.', curve)), section('Peers', null, null, holder));
 actions.changed(draw);
 drawn(draw);
 ready();

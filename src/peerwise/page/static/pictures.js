@@ -4,7 +4,7 @@ import { niceTicks } from './charts.js';
 
 /* net: {nodes, links, at, edges}; ids: which nodes have values. Returns {paint(values, scale), mark(id)} */
 export function network(box, net, ids, { on = () => {}, names = null, say = null } = {}) {
-  const W = 560, H = 440, P = 24, n = net.nodes, r = n <= 30 ? 14 : n <= 80 ? 10 : n <= 300 ? 6 : n <= 1000 ? 4 : 2.6;
+  const W = 560, H = 440, P = names ? 44 : 24, n = net.nodes, r = n <= 30 ? 14 : n <= 80 ? 10 : n <= 300 ? 6 : n <= 1000 ? 4 : 2.6;
   if (!net.at) { box.replaceChildren(h('p', { class: 'note' }, `${n} nodes with ${net.links} links: too many to draw.`)); return { paint() {}, mark() {} }; }
   const X = i => P + net.at[i][0] * (W - 2 * P), Y = i => P + net.at[i][1] * (H - 2 * P), many = net.edges.length > 400;
   const circles = new Map(), labels = new Map();
