@@ -27,6 +27,8 @@ __all__ = [
 
 # libraries that are installed with a part of the package, and what that part does
 EXTRAS = {
+    "starlette": ("page", "pages"),
+    "uvicorn": ("page", "pages"),
     "cryptography": ("peers", "peers that talk over a network"),
     "grpc": ("peers", "peers that talk over a network"),
     "prometheus_client": ("peers", "peers that talk over a network"),

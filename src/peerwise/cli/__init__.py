@@ -12,6 +12,7 @@ from peerwise.cli import init, listing, sites, study
 from peerwise.cli.common import console, errors, stop_at_once
 from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
+from peerwise.cli.page import page, with_ports
 from peerwise.cli.peer import peer_app
 from peerwise.errors import PeerwiseError
 from peerwise.files import NoHash
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: list[Any] = [
-    *(study.demo, init.init, study.run, compare, study.reproduce, study.report),
+    *(study.demo, init.init, study.run, compare, study.reproduce, study.report, page),
     *(sites.join, sites.predict, sites.ledger),
 ]
 for command in _COMMANDS:
@@ -68,7 +69,8 @@ def main() -> None:
     stop_at_once()
     warnings.showwarning = _shown_as_a_line(warnings.showwarning)
     try:
-        sys.exit(app(standalone_mode=False))  # typer gives back the code of `typer.Exit`
+        # typer gives back the code of `typer.Exit`
+        sys.exit(app(with_ports(sys.argv[1:]), standalone_mode=False))
     except PeerwiseError as error:
         errors.print(f"[bold red]error[/]: {escape(str(error))}")
         sys.exit(2)

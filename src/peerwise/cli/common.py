@@ -51,6 +51,11 @@ Facet = Annotated[
 ]
 
 
+Html = Annotated[
+    bool, typer.Option("--html", help="Write report.html: a page in one file, to open or to send.")
+]
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Progress with the time left, on standard error; call what it gives with (done, total).

@@ -1,5 +1,7 @@
 """Commands for a network of real nodes: its charter, its authority, its certificates."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import stop_gently
+from peerwise.cli.page import PageHost, PageTls, Port, TokenFile, access_of
+from peerwise.cli.page import tell as tell_page
 from peerwise.cli.peer import Channel, channel_named
 from peerwise.cli.reading import Columns, MissingWord, column_kinds
 from peerwise.cli.secret import AuthorityFile, PassphraseFile, passphrase_of
@@ -17,6 +21,7 @@ from peerwise.errors import BadFile, BadSetting
 if TYPE_CHECKING:
     import networkx as nx
 
+    from peerwise.page.guard import Access
     from peerwise.peer.charter import Charter
 
 # The commands of `peerwise network`.
@@ -328,6 +333,10 @@ def up(
     out: Annotated[
         Path, typer.Option(help="A new folder for charter, certificates, rows and states.")
     ] = Path("runs/network"),
+    page: Port = None,
+    page_host: PageHost = "127.0.0.1",
+    page_token_file: TokenFile = None,
+    page_tls: PageTls = None,
 ) -> None:
     """A whole federation on this machine: real processes that talk over mutual TLS.
 
@@ -340,6 +349,7 @@ def up(
     from peerwise.peer import local
 
     faults = channel_named(channel)
+    access = None if page is None else access_of(page, page_host, page_token_file, page_tls)
     federation = local.set_up(
         out, load(data, target=target), nodes=nodes, rows=rows or min(1200 // nodes, 150) or 1,
         description=_description(method, model, net, lr, rounds, seed), graph=topology, seed=seed,
@@ -352,8 +362,14 @@ def up(
     )
     extra = ["--channel", channel] if channel else []
     stop_gently()
-    with local.Peers(federation, extra) as peers, Live(console=console, transient=True) as live:
-        good = peers.wait(seconds, lambda now: live.update(_standing(now)))
+    with ExitStack() as stack:
+        peers = stack.enter_context(local.Peers(federation, extra))
+        if access is not None:
+            stack.enter_context(_shown(peers, access))
+        live = stack.enter_context(Live(console=console, transient=True))
+        good = peers.wait(
+            seconds, lambda now: live.update(_standing(now)), patient=access is not None
+        )
         last, wrong = peers.look(), peers.failed()
     console.print(_standing(last))
     for name, why in wrong.items():
@@ -363,6 +379,16 @@ def up(
             f"not all peers were done within {seconds:g} s" if not wrong else "some peers failed"
         )
     _summary(federation, local, faults, mode)
+
+
+@contextmanager
+def _shown(peers: Any, access: "Access") -> Iterator[None]:
+    """The page of all peers, while they run."""
+    from peerwise.page.network import NetworkPage
+
+    with NetworkPage(peers, access) as page:
+        tell_page(page.server.address)
+        yield
 
 
 def _standing(peers: "dict[str, Any]") -> Table:

@@ -2,15 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from peerwise.cli.page import PageHost, PageTls, Port, TokenFile, access_of
+from peerwise.cli.page import tell as tell_page
 from peerwise.cli.secret import PassphraseFile, passphrase_of
 from peerwise.errors import BadSetting, PeerwiseError
+
+if TYPE_CHECKING:
+    from peerwise.page.guard import Access
 
 # The commands of `peerwise peer`.
 peer_app = typer.Typer(
@@ -97,6 +102,10 @@ def run(
             help="Port of this machine for Prometheus, and for /health, /live and /ready in JSON.",
         ),
     ] = None,
+    page: Port = None,
+    page_host: PageHost = "127.0.0.1",
+    page_token_file: TokenFile = None,
+    page_tls: PageTls = None,
     passphrase_file: PassphraseFile = None,
     channel: Channel = None,
     allow: Allow = None,
@@ -116,6 +125,7 @@ def run(
     from peerwise.peer.serve import dry_run as show
 
     home = keys or charter.parent
+    access = None if page is None else access_of(page, page_host, page_token_file, page_tls)
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
@@ -125,7 +135,7 @@ def run(
     if dry_run:
         _show_dry(*show(site))
         return
-    done, lacking = serve(site)
+    done, lacking = serve(site, None if access is None else _beside(state, home, access))
     where = f"state in [bold]{escape(str(state))}[/]"
     if lacking:
         raise PeerwiseError(
@@ -137,6 +147,18 @@ def run(
         if done
         else f"{escape(node)}: stopped; the same command goes on from here; {where}"
     )
+
+
+def _beside(state: Path, keys: Path, access: "Access") -> Any:
+    """The page of a peer, open while it runs."""
+    from peerwise.page.site import site_page
+
+    def beside(health: Any, stop: Any) -> Any:
+        page = site_page(state, keys, health.facts, stop, access)
+        tell_page(page.address)
+        return page
+
+    return beside
 
 
 def _show_dry(plan: Any, letters: Any) -> None:

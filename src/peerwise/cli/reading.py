@@ -34,11 +34,15 @@ def column_kinds(given: list[str] | None) -> dict[str, str]:
     return kinds
 
 
-def tell(cells: "Sequence[Cell]") -> None:
-    """Say on standard error how the data of a run are read; of several sets only what is odd."""
+def tell(cells: "Sequence[Cell]") -> dict[str, list[str]]:
+    """Say on standard error how the data of a run are read; of several sets only what is odd.
+
+    Returns all of it, by data set.
+    """
     from peerwise.learner.world import described
 
     unique = {str(cell["data"]): cell for cell in cells}
+    told: dict[str, list[str]] = {}
     for cell in unique.values():
         try:
             lines = described(cell).lines()
@@ -48,9 +52,12 @@ def tell(cells: "Sequence[Cell]") -> None:
             continue  # the others can be run; this one fails there and says why
         odd = [line for line in lines[1:] if line.lstrip().startswith("warning")]
         shown = lines if len(unique) == 1 else [lines[0], *odd]
-        for line in [*shown, *_learnt_from(cell)]:
+        learnt = _learnt_from(cell)
+        told[str(cell["data"]["source"])] = [*lines, *learnt]
+        for line in [*shown, *learnt]:
             style = "yellow" if line.lstrip().startswith("warning") else "dim"
             errors.print(f"[{style}]{escape(line)}[/]", highlight=False)
+    return told
 
 
 def _learnt_from(cell: "Cell") -> list[str]:

@@ -1,6 +1,8 @@
 """Commands for researchers: the demonstration, experiments of one's own, the papers' items."""
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +16,7 @@ from peerwise.cli.common import (
     Facet,
     Figures,
     Fresh,
+    Html,
     Out,
     Style,
     Workers,
@@ -24,6 +27,8 @@ from peerwise.cli.common import (
     use_data,
 )
 from peerwise.cli.engines import Address, Cpus, Engine, Gpus, Memory, where
+from peerwise.cli.page import Port
+from peerwise.cli.page import tell as at
 from peerwise.errors import BadSetting
 
 
@@ -33,6 +38,7 @@ def demo(
     topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
     seed: Annotated[int, typer.Option(min=0, help="Another network, another split.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("peerwise-demo.png"),
+    page: Port = None,
 ) -> None:
     """A network of nodes learns handwritten digits while you watch.
 
@@ -44,20 +50,22 @@ def demo(
 
     os.environ.pop("PEERWISE_DATA", None)  # the bundled digits, whatever folder is set
     rows = max(1200 // nodes, 1)
-    described = cell(
-        {
-            "data": "digits",
-            "split": {"nodes": nodes, "rows": rows},
-            "network": topology,
-            "run": {
-                "rounds": rounds, "seed": seed, "repetitions": 1, "metrics": ["guards", "consensus"]
-            },
-        }
-    )  # fmt: skip
+    sections: dict[str, Any] = {
+        "data": "digits",
+        "split": {"nodes": nodes, "rows": rows},
+        "network": topology,
+        "run": {
+            "rounds": rounds, "seed": seed, "repetitions": 1, "metrics": ["guards", "consensus"]
+        },
+    }  # fmt: skip
+    described = cell(sections)
     console.print(
         f"{nodes} nodes hold {rows} images each; each tells its neighbours statistics, never an "
         "image."
     )
+    if page is not None:
+        _demo_page(sections, out.with_suffix(".html"), page)
+        return
     with progress("learning") as advance:
         shown = run_demo(described, lambda done: advance(done, rounds))
     crc = float(shown.error[-1].mean())
@@ -95,6 +103,35 @@ def demo(
     console.print(f"Picture: [bold]{escape(str(figures.save(figure, out)))}[/]")
 
 
+def _demo_page(sections: dict[str, Any], path: Path, port: int) -> None:
+    """The demonstration in a browser: the network and its references, live, then in one file."""
+    import tempfile
+
+    from peerwise.learner import expand
+    from peerwise.page.run import write
+    from peerwise.report.tables import sweep_tables
+    from peerwise.study.engine import ThisMachine
+    from peerwise.study.sweep import sweep
+
+    run = {**sections["run"], "metrics": [], "record": "all"}
+    described = {**sections, "run": run, "method": ["crc", "isolated", "rc"]}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "digits"
+        with _shown(Path("digits"), folder, expand(described), port) as live:
+            done = sweep(described, folder, engine=ThisMachine(1), predictions=True, live=True,
+                         progress=live.told(lambda done, total: None))  # fmt: skip
+            live.end(folder)
+        write(folder, path)
+    for table in sweep_tables("digits", done.records, console.width):
+        console.print(table)
+    _say_page(path)
+
+
+def _say_page(path: Path) -> None:
+    size = path.stat().st_size / 1000
+    console.print(f"Page: [bold]{escape(str(path))}[/] ({size:,.0f} kB, one file)", highlight=False)
+
+
 def reproduce(
     item: Annotated[
         str,
@@ -124,6 +161,7 @@ def reproduce(
     cpus: Cpus = None,
     gpus: Gpus = None,
     memory: Memory = None,
+    html: Html = False,
 ) -> None:
     """Run a table or figure of a paper and set our numbers beside the paper's.
 
@@ -152,6 +190,8 @@ def reproduce(
         )
     console.print(f"{outcome.words}.", highlight=False)
     _show_paper(folder)
+    if html:
+        _write_page(folder)
     show_failures(outcome.failures)
 
 
@@ -182,6 +222,8 @@ def run(
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
+    html: Html = False,
+    page: Port = None,
     show_keys: Annotated[
         bool, typer.Option("--keys", help="List every section with its keys and stop.")
     ] = False,
@@ -209,12 +251,53 @@ def run(
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
-    tell(expand(description))
-    with stopping(folder, engine != "local"), progress(config.stem) as advance:
-        outcome = sweep(description, folder, engine=place, progress=advance, fresh=fresh)
+    if page is not None:
+        description = _measured_often(description)
+    cells = expand(description)
+    reading = tell(cells)
+    with ExitStack() as stack:
+        live = None if page is None else stack.enter_context(_shown(config, folder, cells, page))
+        stack.enter_context(stopping(folder, engine != "local"))
+        advance = stack.enter_context(progress(config.stem))
+        outcome = sweep(
+            description, folder, engine=place, fresh=fresh,
+            progress=advance if live is None else live.told(advance),
+            predictions=True, live=live is not None, reading=reading,
+        )  # fmt: skip
+        if live is not None:
+            live.end(folder)
     console.print(f"{outcome.words}.", highlight=False)
     _show_sweep(folder, facet=facet, **look)
+    if html or page is not None:
+        _write_page(folder)
     show_failures(outcome.failures)
+
+
+MEASURED = 50  # times, in a run with a page that does not say when
+
+
+def _measured_often(description: dict[str, Any]) -> dict[str, Any]:
+    """The description, measured now and then where it does not say when: a line needs points."""
+    from peerwise.learner.sections import Run
+
+    run = description.get("run", {})
+    if not isinstance(run, dict) or "record" in run:
+        return description
+    rounds = run.get("rounds", Run().rounds)
+    most = max(rounds) if isinstance(rounds, list) else rounds
+    every = max(int(most) // MEASURED, 1) if isinstance(most, int) else 1
+    return {**description, "run": {**run, "record": every}}
+
+
+@contextmanager
+def _shown(config: Path, folder: Path, cells: Any, port: int) -> Iterator[Any]:
+    """The page of a run that goes on."""
+    from peerwise.page.live import Following, LivePage
+
+    live = LivePage(Following(config.stem, folder, cells), port)
+    with live.server as server:
+        at(server.address)
+        yield live
 
 
 def _show_keys() -> None:
@@ -238,6 +321,12 @@ def _look(figure: list[str] | None, style: str | None) -> dict[str, Any]:
     return {"formats": checked_formats(figure or ()), "style": checked_style(style)}
 
 
+def _write_page(folder: Path) -> None:
+    from peerwise.page.run import write
+
+    _say_page(write(folder))
+
+
 def _show_sweep(folder: Path, **look: Any) -> None:
     from peerwise.report.run import show
 
@@ -259,6 +348,7 @@ def report(
     nodes: Annotated[
         str | None, typer.Option(help="A metric to show for every node: test_error, say.")
     ] = None,
+    html: Html = False,
 ) -> None:
     """Show the tables and draw the figures of a run again."""
     from peerwise.files import write_whole
@@ -268,6 +358,9 @@ def report(
     if not folder.is_dir():
         raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
     records, _, _ = read_folder(folder)
+    if html:
+        _write_page(folder)
+        return
     if not records or records[0].paper is not None:
         _show_paper(folder)
         if markdown is not None:

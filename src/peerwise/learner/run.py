@@ -1,5 +1,7 @@
 """Run a cell: draw its rows, assemble every repetition, let the networks learn, measure."""
 
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ from peerwise import metrics
 from peerwise.core import Method
 from peerwise.declare import build, find
 from peerwise.errors import BadData, BadSetting
+from peerwise.learner import details
 from peerwise.learner.assemble import Assembled, Facts, assemble, make_links
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World, drawn
@@ -34,6 +37,22 @@ class Outcome(NamedTuple):
     values: dict[str, np.ndarray]  # name -> [repetitions, r or 1, nodes, ...] or [repetitions, r]
     bytes_per_link: int  # of one message
     messages: int  # sent in all in one repetition: the mean over repetitions
+    details: dict[str, np.ndarray] = {}  # of the first repetition, for a page  # noqa: RUF012
+
+
+class Seen(NamedTuple):
+    """What is known of a run that goes on, after some rounds of one group of repetitions."""
+
+    rounds: int  # done
+    total: int
+    recorded: np.ndarray  # [r] rounds that were measured so far
+    error: np.ndarray  # [repetitions, r, nodes] test errors
+    seconds: float  # since this group began, compiling included
+    group: int  # repetitions of other shapes run one after the other
+    groups: int
+
+
+Watch = Callable[[Seen], None]
 
 
 def recorded(cell: Cell) -> list[int]:
@@ -60,12 +79,23 @@ def assembled(cell: Cell) -> tuple[list[World], list[Assembled]]:
     return worlds, [assemble(cell, w, degree, shards) for w, shards in pairs]
 
 
-def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
-    """Run all repetitions of a cell, side by side where their shapes allow it."""
+def run(
+    cell: Cell,
+    checkpoint: Path | None = None,
+    *,
+    predictions: bool = False,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Run all repetitions of a cell, side by side where their shapes allow it.
+
+    `predictions`: the details also have what the first repetition's nodes say of the test rows.
+    `watch` is told now and then what was measured so far.
+    """
     worlds, parts = assembled(cell)
     s, silent = cell["run"], cell.method.traits.place in ("pooled", "alone")
     stages, at = tuple(s["stages"]), recorded(cell)
     seeds = [int(x) for x in np.random.SeedSequence([s["seed"], 3]).generate_state(len(parts))]
+    clock = _Clock(s["rounds"], at, stages[-1], watch, 1 if _alike(parts) else len(parts))
     go = partial(
         simulate, rounds=s["rounds"], at=at, stages=stages, channel=parts[0].channel,
         precision=s["precision"],
@@ -75,11 +105,11 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
         links: Any = parts[0].links if silent else [p.links for p in parts]
         runs = [
             go(methods[0], [p.shards for p in parts], links, seed=seeds, probe=probes,
-               checkpoint=checkpoint)
+               checkpoint=checkpoint, **clock.next())
         ]  # fmt: skip
     else:
         runs = [
-            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe])
+            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe], **clock.next())
             for p, seed in zip(parts, seeds, strict=True)
         ]
     states = [(r.state, i) for r in runs for i in range(_count(r))]
@@ -96,7 +126,43 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
     sent = round(float(np.mean(np.concatenate([r.messages for r in runs]))))
     size, messages = (0, 0) if silent else (runs[0].message_bytes, sent)
     values |= _on_the_clock(cell, worlds, parts, at, size)
-    return Outcome(np.array(at or [0]), values, size, messages)
+    more = details.of_rows(worlds[0], parts[0].links) | clock.marks
+    if predictions:
+        more |= details.of_predictions(worlds[0], parts[0], states[0], s["precision"])
+    return Outcome(np.array(at or [0]), values, size, messages, more)
+
+
+class _Clock:
+    """Tells a watcher what was measured so far, and keeps when: rounds and seconds [k, 2]."""
+
+    def __init__(
+        self, total: int, at: list[int], stage: str, watch: Watch | None, groups: int
+    ) -> None:
+        self.total, self.at, self.stage = total, np.array(at, int), stage
+        self.watch, self.groups, self.group = watch, groups, -1
+        self.kept: list[tuple[int, float]] = []
+
+    def next(self) -> dict[str, Any]:
+        """Begin with the next group of repetitions; arguments of `simulate`."""
+        if self.watch is None:
+            return {}
+        self.group, self.begun = self.group + 1, time.perf_counter()
+        return {"watch": self.look}
+
+    def look(self, done: int, history: Any) -> None:
+        """Hand on what `simulate` has measured."""
+        seconds = time.perf_counter() - self.begun
+        if self.group == 0:
+            self.kept.append((done, seconds))
+        error = np.asarray(history[self.stage]["test_error"])
+        reached = self.at[: error.shape[1]]
+        assert self.watch is not None
+        self.watch(Seen(done, self.total, reached, error, seconds, self.group, self.groups))
+
+    @property
+    def marks(self) -> dict[str, np.ndarray]:
+        """When which round was done, where somebody watched."""
+        return {"seconds": np.array(self.kept)} if self.kept else {}
 
 
 def _on_the_clock(

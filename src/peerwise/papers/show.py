@@ -70,7 +70,7 @@ def _missing(names: Sequence[str], done: int) -> str:
     return f"{len(names)} of {len(names) + done} runs are missing{named}"
 
 
-def _items(folder: Path, records: Sequence[Record]) -> Iterator[tuple[Paper, Shown]]:
+def items_of(folder: Path, records: Sequence[Record]) -> Iterator[tuple[Paper, Shown]]:
     """Every item that a folder was run for."""
     paper = PAPERS[(records[0].paper or "") if records else paper_of(folder)]
     with as_run_on(Store(folder).asked().get("at_hand")):
@@ -87,7 +87,7 @@ def show(folder: Path, console: Console) -> list[Path]:
     """Print everything that a run folder holds and draw its figures; returns their paths."""
     records, claims, history = read_folder(folder)
     drawn = []
-    for paper, item in _items(folder, records):
+    for paper, item in items_of(folder, records):
         console.print(f"\n[bold]{item.heading}[/]: {item.about}", highlight=False)
         for grid in item.grids:
             for piece in grid.fitted(console.width):
@@ -127,7 +127,7 @@ def _claim_lines(claims: Sequence[Claim]) -> list[str]:
 def page(folder: Path) -> str:
     """Every table of a run folder and the claims, as Markdown."""
     records, claims, _ = read_folder(folder)
-    items = [item for _, item in _items(folder, records)]
+    items = [item for _, item in items_of(folder, records)]
     lines = [line for item in items if item.grids for line in item_lines(item)]
     open_ = [f"- {i.heading}: {i.missing.partition(' are')[0]}" for i in items if i.missing]
     lines += ["## Not run", "", *open_, ""] if open_ else []

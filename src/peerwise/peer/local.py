@@ -201,16 +201,26 @@ class Peers:
                 wrong[name] = output.strip()[-400:] or f"exit status {process.returncode}"
         return wrong
 
-    def wait(self, seconds: float, watch: Callable[[dict[str, Any]], None] | None = None) -> bool:
-        """Whether all have ended well within so many seconds; `watch` sees them on the way."""
+    def wait(
+        self,
+        seconds: float,
+        watch: Callable[[dict[str, Any]], None] | None = None,
+        patient: bool = False,
+    ) -> bool:
+        """Whether all have ended well within so many seconds; `watch` sees them on the way.
+
+        `patient`: a peer that fails, or is stopped before it is done, may be started again.
+        """
         until = time.monotonic() + seconds
         while time.monotonic() < until:
+            standing = self.look() if watch is not None or patient else {}
             if watch is not None:
-                watch(self.look())
-            if self.failed():
+                watch(standing)
+            if not patient and self.failed():
                 return False
-            if all(p.poll() is not None for p in self.processes.values()):
-                return True
+            done = all(s is not None and s.done for s in standing.values()) or not patient
+            if done and all(p.poll() is not None for p in self.processes.values()):
+                return not self.failed()
             time.sleep(0.25)
         return False
 

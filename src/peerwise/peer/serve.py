@@ -7,8 +7,8 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.handshakes import heard
-from peerwise.peer.health import beating
+from peerwise.peer.health import Health, beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
 from peerwise.peer.memory import give_back_memory
@@ -135,13 +135,20 @@ class Ended(NamedTuple):
     lacking: tuple[str, ...]
 
 
-def serve(site: Site) -> Ended:
-    """Run until all rounds are done, or SIGTERM or SIGINT."""
+Beside = Callable[[Health, Callable[[], None]], AbstractContextManager[Any]]
+
+
+def serve(site: Site, beside: Beside | None = None) -> Ended:
+    """Run until all rounds are done, or SIGTERM or SIGINT.
+
+    `beside` is open meanwhile: it is given the peer's health and a function that stops the peer,
+    to be called from any thread.
+    """
     os.umask(0o077)  # whatever is written here is for the site alone
     _many_files()
     give_back_memory()
     with only_one(site.state):
-        return _serve(site)
+        return _serve(site, beside)
 
 
 def _many_files() -> None:
@@ -152,7 +159,7 @@ def _many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _serve(site: Site) -> Ended:
+def _serve(site: Site, beside: Beside | None) -> Ended:
     identity = load_identity(site.keys, site.node, site.passphrase)
     plan = site.plan()
     held_out = None
@@ -170,6 +177,8 @@ def _serve(site: Site) -> Ended:
         schema=site.charter.schema().to_json(),
         anchor=site.keys / f"{site.node}{ENDING}",
     )
+    with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
+        store.set(held_out=str(0 if held_out is None else len(held_out[1])))
     log_to(site.state, site.node, site.quiet)
     if store.lost:
         log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
@@ -189,8 +198,14 @@ def _serve(site: Site) -> Ended:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
+
+        def stop_from_outside() -> None:
+            loop.call_soon_threadsafe(stop)
+
         signs = asyncio.create_task(beating(meters.health, site.state / LOCK))
-        done = await daemon.run()
+        shown = nullcontext() if beside is None else beside(meters.health, stop_from_outside)
+        with shown:
+            done = await daemon.run()
         signs.cancel()
         return Ended(done, daemon.lacking if done else ())
 

@@ -74,7 +74,7 @@ def status(folder: str | Path) -> Status | None:
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
-        when, *_running(folder), waiting,
+        when, *running(folder), waiting,
     )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def _waiting(store: Store, about: Mapping[str, str], place: Place) -> tuple[str,
     return tuple(n for n in Charter.parse(about["text"]).neighbours(about["node"]) if n not in out)
 
 
-def _running(folder: str | Path) -> tuple[bool, float]:
+def running(folder: str | Path) -> tuple[bool, float]:
     """Whether a process holds the lock of a state, and for how long it has given no sign."""
     path = Path(folder) / LOCK
     try:

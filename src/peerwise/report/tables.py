@@ -62,7 +62,7 @@ class _Row(NamedTuple):
     values: dict[str, Record]
 
 
-def _rows(records: Sequence[Record], columns: Sequence[str]) -> list[_Row]:
+def labelled_rows(records: Sequence[Record], columns: Sequence[str]) -> list[_Row]:
     """Lines sorted by what they are labelled with."""
     rows: dict[tuple[str | None, ...], dict[str, Record]] = {}
     for r in records:
@@ -77,7 +77,7 @@ def _rows(records: Sequence[Record], columns: Sequence[str]) -> list[_Row]:
     return [_Row(labels, rows[labels]) for labels in sorted(rows, key=place)]
 
 
-def _label_columns(records: Sequence[Record]) -> list[str]:
+def label_columns(records: Sequence[Record]) -> list[str]:
     """What tells lines apart: the data set, what is varied, and the method last."""
     keys = dict.fromkeys(k for r in records for k in r.setting if k != "method")
     sets = [r.dataset for r in records]
@@ -110,8 +110,8 @@ def sweep_tables(title: str, records: Sequence[Record], width: int = 80) -> list
     first, last = ([m for m in some if m in measured] for some in (FIRST, LAST))
     others = [m for m in measured if m not in (*HIDDEN, *first, *last)]
     metrics = [*first, *others, *last] or list(measured)
-    columns = _label_columns(records)
-    rows = _rows(records, columns)
+    columns = label_columns(records)
+    rows = labelled_rows(records, columns)
     # Methods are compared within a setting, settings of one method within a data set
     shared = len(columns) - 1 if columns[-1] == "method" else int(columns[0] == "data set")
     groups: dict[tuple[str | None, ...], list[_Row]] = {}

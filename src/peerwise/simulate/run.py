@@ -42,6 +42,7 @@ def simulate(
     resume: Run | None = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, dict[str, Tree]], None] | None = None,
     chunk: int | None = None,
 ) -> Run:
     """Run `method` for `rounds` rounds on a network.
@@ -56,7 +57,7 @@ def simulate(
     `until` stops early; `resume` goes on from such a run as if it had never stopped. With
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
     would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
-    called with the number of rounds done.
+    called with the number of rounds done, and `watch` with it and the history so far.
     """
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at
@@ -84,7 +85,9 @@ def simulate(
         if done > rounds:
             raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
         stop = rounds if until is None else min(until, rounds)
-        step = chunk or (max(1, rounds // 50) if progress or checkpoint else max(stop - done, 1))
+        step = chunk or (
+            max(1, rounds // 50) if progress or watch or checkpoint else max(stop - done, 1)
+        )
         runtime.check_losses(carry.state)
         while done < stop:
             start, done = done, min(done + step, stop)
@@ -97,6 +100,8 @@ def simulate(
             if progress is not None:
                 jax.block_until_ready(carry.state)
                 progress(done)
+            if watch is not None:
+                watch(done, _history(carry, at, done, replicas))
         return Run(
             state=carry.state,
             rounds=done,

@@ -20,6 +20,7 @@ import jax
 
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.study.jobs import Job
+from peerwise.study.live import SUFFIX
 from peerwise.study.provenance import changes, depends, provenance
 from peerwise.study.store import LOOSE, Kept, Store
 
@@ -183,6 +184,7 @@ def forget(job: Job, scratch: Path) -> None:
     """Remove what a job that is finished had done so far."""
     for stale in scratch.glob(f"{job.key}-*.unfinished"):
         stale.unlink(missing_ok=True)
+    scratch.joinpath(job.key + SUFFIX).unlink(missing_ok=True)
 
 
 def _checkpoint(scratch: Path, job: Job, about: dict[str, Any]) -> Path:

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from peerwise.study import live
+
 if TYPE_CHECKING:  # papers list their tasks without importing the numerics
     from peerwise.learner import Cell, Outcome
 
 Arrays = dict[str, np.ndarray]
+DETAIL = "detail:"  # before the names of arrays that only a page shows
 
 
 class Job(Protocol):
@@ -74,6 +77,8 @@ class Run(NamedTuple):
     """A cell of the learner."""
 
     cell: "Cell"
+    predictions: bool = False  # keep errors by class and the bins of a reliability diagram, too
+    live: bool = False  # tell what was measured so far, in a file beside the checkpoint
 
     @property
     def key(self) -> str:
@@ -95,23 +100,27 @@ class Run(NamedTuple):
         from peerwise.learner import run
 
         long = self.cell.method.learns == "net" and self.cell["run"]["rounds"] > 1
-        return to_arrays(run(self.cell, checkpoint if long else None))
+        watch = live.writer(checkpoint.with_name(f"{self.key}{live.SUFFIX}")) if self.live else None
+        kept = checkpoint if long else None
+        return to_arrays(run(self.cell, kept, predictions=self.predictions, watch=watch))
 
 
 def to_arrays(outcome: "Outcome") -> Arrays:
     """An outcome as arrays with names, to be kept."""
     sizes = {"bytes_per_link": outcome.bytes_per_link, "messages": outcome.messages}
     numbers = {name: np.asarray(number) for name, number in sizes.items()}
-    return {"rounds": outcome.rounds, **numbers, **outcome.values}
+    more = {DETAIL + name: array for name, array in outcome.details.items()}
+    return {"rounds": outcome.rounds, **numbers, **outcome.values, **more}
 
 
 def to_outcome(arrays: Arrays) -> "Outcome":
     """The outcome that was kept as arrays."""
     from peerwise.learner import Outcome
 
-    values = dict(arrays)
+    values = {name: array for name, array in arrays.items() if not name.startswith(DETAIL)}
+    details = {n.removeprefix(DETAIL): a for n, a in arrays.items() if n.startswith(DETAIL)}
     rounds, size, messages = (values.pop(n) for n in ("rounds", "bytes_per_link", "messages"))
-    return Outcome(rounds, values, int(size), int(messages))
+    return Outcome(rounds, values, int(size), int(messages), details)
 
 
 def sources(asked: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,18 +106,21 @@ def write_folder(
     claims: Iterable[Claim] = (),
     history: pd.DataFrame | None = None,
     rows: Iterable[Row] | None = None,
+    reading: Mapping[str, list[str]] | None = None,
 ) -> None:
     """Write everything of a finished run; results.json comes last and says that it is whole.
 
     Without `rows` nothing was run: what the folder holds stays as it is, and so does the record of
-    with what it was made.
+    with what it was made. `reading`: how each data set was read, in words.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in ("claims.json", "history.parquet"):  # of what was run here before
+    for stale in ("claims.json", "history.parquet", "reading.json"):  # of what was run here before
         (folder / stale).unlink(missing_ok=True)
     write_hashed(folder / "config.toml", f"# {BLANK}\n{tomli_w.dumps(config)}".encode())
     if rows is not None:
         write_json(folder / "environment.json", environment())
+    if reading:
+        write_json(folder / "reading.json", {"data": dict(reading)})
     claimed = [c.model_dump(mode="json") for c in claims]
     if claimed:
         write_json(folder / "claims.json", {"claims": claimed})
@@ -144,7 +147,7 @@ def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame |
     """Records, claims and history of a run folder whose files are all whole."""
     if (folder / WHOLE).exists():
         check_results(folder / WHOLE)
-    records = _parsed(folder / "results.json", "records", Record)
+    records = read_records(folder)
     claims, path = [], folder / "claims.json"
     if path.exists():
         claims = _parsed(path, "claims", Claim)
@@ -156,6 +159,12 @@ def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame |
         except BROKEN as error:
             raise BadFile(f"{path} is damaged: {one_line(error)}; {_AGAIN}") from None
     return records, claims, history
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The numbers of a run folder's table."""
+    found: list[Record] = _parsed(folder / "results.json", "records", Record)
+    return found
 
 
 def read_asked(folder: Path) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Store:
                 return _unpacked(path.read_bytes())
             except _BROKEN as error:
                 raise BadFile(f"{path} is damaged ({one_line(error)}); {_AGAIN}") from None
-        return self._whole().get(key)
+        return self.whole().get(key)
 
     def put(self, key: str, arrays: Arrays, about: Mapping[str, Any]) -> None:
         """Keep what a job gave."""
@@ -75,7 +75,8 @@ class Store:
             file.comment = BLANK.encode()
         write_hashed(self.path(key), buffer.getvalue())
 
-    def _whole(self) -> dict[str, Kept]:
+    def whole(self) -> dict[str, Kept]:
+        """Every job of the collected file, by key."""
         path = self.folder / WHOLE
         if not path.exists():
             return {}
@@ -85,7 +86,7 @@ class Store:
     def rows(self) -> list[Row]:
         """A row for every array of every job."""
         loose = [path.stem for path in sorted(self.loose.glob("*.npz"))]
-        jobs = {key: self.get(key) for key in dict.fromkeys([*self._whole(), *loose])}
+        jobs = {key: self.get(key) for key in dict.fromkeys([*self.whole(), *loose])}
         return [
             Row(key, {}, name, None, array)
             for key, kept in jobs.items() if kept is not None
@@ -109,7 +110,7 @@ class Store:
         """Write rows with all that is known of their jobs; jobs of no row become loose files."""
         listed = list(rows)
         jobs = {key: self.get(key) for key in dict.fromkeys(row.cell for row in listed)}
-        for key, kept in self._whole().items():
+        for key, kept in self.whole().items():
             if key not in jobs and not self.path(key).exists():
                 self.put(key, kept.arrays, kept.about)
         lines = [_line(row, jobs[row.cell]) for row in listed]

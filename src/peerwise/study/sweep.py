@@ -110,11 +110,21 @@ def sweep(
     engine: Engine | None = None,
     progress: Progress | None = None,
     fresh: bool = False,
+    predictions: bool = False,
+    live: bool = False,
+    reading: Mapping[str, list[str]] | None = None,
 ) -> Sweep:
-    """Run every combination of a description's lists and write a run folder."""
+    """Run every combination of a description's lists and write a run folder.
+
+    For a page: `predictions` keeps errors by class and calibration of the first repetition, `live`
+    tells what was measured while it goes on, `reading` says how the data were read.
+    """
     cells = expand(config)
     references = {cell.key: cell.reference() for cell in cells}
-    needed = [Run(c) for c in (*cells, *references.values())]
+    needed = [
+        *(Run(c, predictions, live) for c in cells),
+        *(Run(c) for c in references.values() if c.key not in {c.key for c in cells}),
+    ]
     ran = run_jobs(needed, folder, engine=engine, progress=progress, fresh=fresh)
     outcomes = {key: to_outcome(kept.arrays) for key, kept in ran.done.items()}
     rows: list[Row] = []
@@ -139,7 +149,9 @@ def sweep(
             names = {"dataset": cell["data"]["source"]}
             rows += [Row(cell.key, names, k, None, v) for k, v in ran.done[cell.key].arrays.items()]
     history = _numbered(pd.concat(frames, ignore_index=True))
-    write_folder(folder, config=dict(config), records=records, history=history, rows=rows)
+    write_folder(
+        folder, config=dict(config), records=records, history=history, rows=rows, reading=reading
+    )
     varied = list(dict.fromkeys(k for r in records for k in r.setting if k != "method"))
     return Sweep(records, varied, history, failures, ran.words)
 

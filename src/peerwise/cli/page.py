@@ -1,0 +1,83 @@
+"""Pages in a browser: options that several commands share, and the command that browses runs."""
+
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from peerwise.cli.common import console, stop_gently
+
+if TYPE_CHECKING:
+    from peerwise.page.guard import Access
+
+FLAG = "--page"
+Port = Annotated[
+    int | None,
+    typer.Option(
+        FLAG, metavar="[PORT]", min=0, max=65535,
+        help="Show a page in a browser of this machine, at this port or one that is free.",
+    ),
+]  # fmt: skip
+PageHost = Annotated[
+    str,
+    typer.Option(help="Where the page listens; other machines reach it with TLS and a token only."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="A file with the token that lets callers of the page act, not only look."),
+]
+PageTls = Annotated[
+    Path | None, typer.Option(help="A PEM file with the page's certificate and its key.")
+]
+
+
+def with_ports(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which `--page` has a port: 0, any that is free, where none was given.
+
+    >>> with_ports(["run", "--page", "r.toml"]), with_ports(["run", "r.toml", "--page", "8000"])
+    (['run', '--page', '0', 'r.toml'], ['run', 'r.toml', '--page', '8000'])
+    """
+    found: list[str] = []
+    for place, word in enumerate(arguments):
+        found.append(word)
+        after = arguments[place + 1] if place + 1 < len(arguments) else ""
+        if word == FLAG and not after.isdecimal():
+            found.append("0")
+    return found
+
+
+def access_of(port: int, host: str, token: Path | None, tls: Path | None) -> "Access":
+    """Where a page is and who may see it, checked before anything is begun."""
+    from peerwise.page.guard import Access, read_token
+
+    return Access(host, port, read_token(token), tls).checked()
+
+
+def tell(address: str) -> None:
+    """Say where the page is."""
+    console.print(f"Page: [bold]{escape(address)}[/]", highlight=False, soft_wrap=True)
+
+
+def page(
+    runs: Annotated[Path, typer.Argument(help="A folder of runs, or one run.")] = Path("runs"),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to listen [default: one that is free].")
+    ] = 0,
+    page_host: PageHost = "127.0.0.1",
+    page_token_file: TokenFile = None,
+    page_tls: PageTls = None,
+) -> None:
+    """Look through a folder of runs in a browser, until Ctrl-C."""
+    from peerwise.page.browse import browser
+
+    with browser(runs, access_of(port, page_host, page_token_file, page_tls)) as server:
+        tell(server.address)
+        console.print("Ctrl-C ends it.")
+        stop_gently()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        while True:
+            time.sleep(3600)
