@@ -96,14 +96,14 @@ def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -
     return regrouped(shards, [one(*a, g.shard) for a, g in zip(given, shards.groups, strict=True)])
 
 
-def keys(key: Array, stage: int, t: Any, n: int) -> Array:
-    """The keys of n nodes for one thing in round t, as raw data."""
-    return jax.vmap(lambda i: jax.random.key_data(stage_key(key, stage, t, i)))(jnp.arange(n))
+def keys(key: Array, stage: int, t: Any, nodes: Array) -> Array:
+    """The keys of nodes, given by their numbers, for one thing in round t, as raw data."""
+    return jax.vmap(lambda i: jax.random.key_data(stage_key(key, stage, t, i)))(nodes)
 
 
-def first_keys(method: Method, key: Array, n: int) -> Array:
-    """The keys with which n nodes begin, as raw data."""
-    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, method.common)))(jnp.arange(n))
+def first_keys(method: Method, key: Array, nodes: Array) -> Array:
+    """The keys with which nodes begin, as raw data."""
+    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, method.common)))(nodes)
 
 
 def keyed(f: Callable[..., Tree]) -> Callable[..., Tree]:
