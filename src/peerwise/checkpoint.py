@@ -17,7 +17,6 @@ from peerwise.core import Tree
 from peerwise.errors import BadFile
 from peerwise.files import read_tensors, write_tensors
 
-
 NODES = "nodes"  # the name under which a part of a run keeps the numbers of its nodes
 
 

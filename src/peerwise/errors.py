@@ -32,6 +32,7 @@ EXTRAS = {
     "prometheus_client": ("peers", "peers that talk over a network"),
     "dp_accounting": ("privacy", "noise and its accounting"),
     "opendp": ("privacy", "noise and its accounting"),
+    "pymetis": ("metis", "parts that METIS cuts"),
 }
 
 

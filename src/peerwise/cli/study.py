@@ -24,6 +24,17 @@ from peerwise.cli.common import (
     use_data,
     use_device,
 )
+from peerwise.cli.devices import (
+    Asked,
+    Coordinator,
+    Cut,
+    Devices,
+    Process,
+    Processes,
+    Wait,
+    same_description,
+    use_devices,
+)
 from peerwise.errors import BadSetting
 
 
@@ -172,6 +183,12 @@ def run(
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
+    wait: Wait = 300,
+    cut: Cut = "auto",
     show_keys: Annotated[
         bool, typer.Option("--keys", help="List every section with its keys and stop.")
     ] = False,
@@ -190,21 +207,29 @@ def run(
         return
     from peerwise.cli.reading import tell
     from peerwise.learner import expand
-    from peerwise.study.engine import ThisMachine
-    from peerwise.study.sweep import read_config, sweep
+    from peerwise.processes import is_first
+    from peerwise.study.engine import Engine, ThisMachine
+    from peerwise.study.sweep import jobs_of, read_config, sweep
+    from peerwise.study.together import OneNetwork
 
     if config is None:
         raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
     look = _look(figure, style)
-    use_device(device)
-    use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
+    use_data(data)
+    asked = Asked(devices, coordinator, processes, process, wait, cut)
+    mesh = use_devices(asked, device, workers)
+    engine: Engine = ThisMachine(workers)
+    if mesh is not None:
+        same_description(description, folder)
+        engine = shared = OneNetwork(mesh, cut)
+        if not is_first():
+            shared.follow(jobs_of(description), folder)
+            return
     tell(expand(description))
     with stopping(folder), progress(config.stem) as advance:
-        outcome = sweep(
-            description, folder, engine=ThisMachine(workers), progress=advance, fresh=fresh
-        )
+        outcome = sweep(description, folder, engine=engine, progress=advance, fresh=fresh)
     console.print(f"{outcome.words}.", highlight=False)
     _show_sweep(folder, facet=facet, **look)
     show_failures(outcome.failures)

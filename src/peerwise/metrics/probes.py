@@ -62,6 +62,12 @@ def split_probe(probe: Any) -> tuple[tuple[Partial, ...], Partial | None]:
     return each, rest[0] if len(rest) == 1 else together(*rest)
 
 
+def axes_of(probe: Partial) -> dict[int, int]:
+    """Of a probe that looks at each node by itself: the axis of nodes in its arrays."""
+    found: dict[int, int] = getattr(probe.func, "each_node", {})
+    return found
+
+
 def _listed(probe: Partial) -> Iterator[Partial]:
     if probe.func is _together:
         for one in probe.args[0]:

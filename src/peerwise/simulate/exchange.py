@@ -32,7 +32,7 @@ class Whole(NamedTuple):
         return links.src
 
     def brought(self, out: Tree) -> Tree:
-        """Messages of the nodes here, and of those elsewhere whose places are known for all rounds."""
+        """Messages of the nodes here; on a fixed graph also of those elsewhere that links need."""
         return out
 
     def at_hand(self, pages: Tree, graph: Array) -> Tree:
@@ -144,7 +144,7 @@ class Part:
         return self.place[graph]
 
     def brought(self, out: Tree) -> Tree:
-        """Messages of the nodes here, and of those elsewhere whose places are known for all rounds."""
+        """Messages of the nodes here; on a fixed graph also of those elsewhere that links need."""
         return self.route(out, 0) if self.fixed else out
 
     def at_hand(self, pages: Tree, graph: Array) -> Tree:
@@ -160,9 +160,7 @@ class Part:
 
     def everyone(self, tree: Tree) -> Tree:
         """Arrays [p, ...] of all parts as [n, ...], in the order of the nodes."""
-        return jax.tree.map(
-            lambda a: jax.lax.all_gather(a, AXIS, tiled=True)[self.order], tree
-        )
+        return jax.tree.map(lambda a: jax.lax.all_gather(a, AXIS, tiled=True)[self.order], tree)
 
 
 Here = Whole | Part

@@ -11,8 +11,12 @@ from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
 from peerwise.errors import BadSetting, UnknownName, extra
 from peerwise.shards import Shards
+from peerwise.simulate.nodes import Blocks
 from peerwise.topology import Topology
 
+# Of another number of nodes side by side XLA may sum in another order. On a CPU, blocks of nodes
+# whose size does not depend on the number of parts keep bits the same.
+LEAST, MOST, SHARE = 16, 512, 64  # places of a part; nodes in a block, and at most 1 in SHARE
 CUTS = ("auto", "order", "metis")
 
 
@@ -24,6 +28,7 @@ class Division(NamedTuple):
     numbers: np.ndarray  # [parts, p] the node at each place; n: none
     group: np.ndarray  # [p] whose rows have the shape of those at each place (`Shards.groups`)
     bucket: np.ndarray  # [p] the same of the slots (`Topology.table`)
+    blocks: Blocks  # how many nodes work side by side on a CPU
 
     @property
     def n(self) -> int:
@@ -67,9 +72,16 @@ def divide(topology: Topology, shards: Shards, parts: int, cut: str = "auto") ->
         for i, (nodes, _) in enumerate(topology.table):
             bucket[np.asarray(nodes)] = i
     kind = group * buckets + bucket
-    count = np.zeros((int(kind.max()) + 1, parts), np.int64)
+    count = np.zeros((len(shards.groups) * buckets, parts), np.int64)
     np.add.at(count, (kind, part), 1)
     room = count.max(1)  # places of a kind in every part
+    blocks = Blocks(_blocks(group, len(shards.groups)), _blocks(bucket, buckets))
+    square = room.reshape(-1, buckets)  # a view
+    for i, block in enumerate(blocks.groups):
+        square[i, -1] += max(0, block - int(square[i].sum()))
+    for i, block in enumerate(blocks.buckets):
+        square[-1, i] += max(0, block - int(square[:, i].sum()))
+    room[room.argmax()] += max(0, LEAST - int(room.sum()))
     order = np.lexsort((kind, part))  # stable: by number within
     new = np.append(True, np.diff(part[order] * room.size + kind[order]) != 0)
     first = np.flatnonzero(new)
@@ -79,7 +91,16 @@ def divide(topology: Topology, shards: Shards, parts: int, cut: str = "auto") ->
     numbers = np.full((parts, int(room.sum())), n, np.int32)
     numbers[part, place] = np.arange(n)
     kinds = np.repeat(np.arange(room.size), room)
-    return Division(part, place, numbers, kinds // buckets, kinds % buckets)
+    return Division(part, place, numbers, kinds // buckets, kinds % buckets, blocks)
+
+
+def _blocks(kind: np.ndarray, kinds: int) -> tuple[int, ...]:
+    return tuple(block_of(int(count)) for count in np.bincount(kind, minlength=kinds))
+
+
+def block_of(nodes: int) -> int:
+    """The next power of two down from a share of the nodes, 1 at least."""
+    return 1 << int(np.log2(np.clip(nodes // SHARE, 1, MOST)))
 
 
 def crossing(part: np.ndarray, src: np.ndarray, dst: np.ndarray) -> int:

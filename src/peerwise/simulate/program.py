@@ -17,10 +17,18 @@ from peerwise.core import Array, Message, State, Tree
 from peerwise.runtime import ADAPT, CHANNEL, LINKS, MESSAGE
 from peerwise.shards import Shards
 from peerwise.simulate.exchange import Here, Whole
-from peerwise.simulate.nodes import Plan, each, each_shard, first_keys, keyed, keys, sealed
+from peerwise.simulate.nodes import (
+    Plan,
+    each,
+    each_shard,
+    first_keys,
+    in_blocks,
+    keyed,
+    keys,
+    sealed,
+)
 from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
-
 
 WHOLE = Whole()
 
@@ -102,8 +110,9 @@ def _combine(
     one = None
     if plan.exact:
         one = sealed(partial(one_node, method.combine, hears_itself=topology.server))
+    by = [partial(in_blocks, size=size) for size in plan.blocks.buckets] if plan.blocks else ()
     return network(
-        method.combine, state.value, note, sent, notes, heard, one, server=topology.server
+        method.combine, state.value, note, sent, notes, heard, one, server=topology.server, by=by
     )
 
 

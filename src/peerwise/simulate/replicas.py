@@ -70,16 +70,18 @@ def host_inputs(
     seed: Any, shards: Any, topology: Any, probe: Any, dtype: np.dtype
 ) -> tuple[Any, ...]:
     """What a run without replicas reads, in NumPy: no device has to hold all of it."""
-
-    def cast(tree: Any) -> Any:
-        def one(a: Any) -> np.ndarray:
-            kind = jax.dtypes.canonicalize_dtype(a.dtype)
-            return np.asarray(a, dtype if np.issubdtype(kind, np.floating) else kind)
-
-        return jax.tree.map(one, tree)
-
     eye = probe if probe is None or isinstance(probe, Partial) else Partial(probe)
-    return runtime.as_key(seed), cast(shards), topology, cast(eye)
+    return runtime.as_key(seed), host_cast(shards, dtype), topology, host_cast(eye, dtype)
+
+
+def host_cast(tree: Any, dtype: np.dtype) -> Any:
+    """As `runtime.cast`, in NumPy."""
+
+    def one(a: Any) -> np.ndarray:
+        kind = jax.dtypes.canonicalize_dtype(a.dtype)
+        return np.asarray(a, dtype if np.issubdtype(kind, np.floating) else kind)
+
+    return jax.tree.map(one, tree)
 
 
 def in_turn(
@@ -106,7 +108,9 @@ def in_turn(
     def stacked(*trees: Any) -> Any:
         return jax.tree.map(lambda *a: np.stack(a), *trees)
 
-    carry, history = (stacked(*parts) for parts in zip(*((r.carry, r.history) for r in runs), strict=True))
+    carry, history = (
+        stacked(*parts) for parts in zip(*((r.carry, r.history) for r in runs), strict=True)
+    )
     messages = np.array([r.messages for r in runs])
     return runs[0]._replace(state=carry.state, carry=carry, history=history, messages=messages)
 

@@ -5,6 +5,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -13,12 +14,13 @@ from jax.tree_util import Partial
 from peerwise import runtime
 from peerwise.checkpoint import Piece, joined
 from peerwise.core import Array, Method, Shard, State, Tree
-from peerwise.metrics.probes import split_probe
+from peerwise.metrics.probes import axes_of, split_probe
 from peerwise.shards import Group, Shards
 from peerwise.simulate.exchange import AXIS, Part
-from peerwise.simulate.nodes import Plan
-from peerwise.simulate.parts import Division, divide
+from peerwise.simulate.nodes import Plan, in_blocks
+from peerwise.simulate.parts import block_of, divide
 from peerwise.simulate.program import Carry, advance, begin, begin_all
+from peerwise.simulate.replicas import host_cast
 from peerwise.simulate.saving import Checkpoint
 from peerwise.simulate.tables import tables_of
 from peerwise.topology import Topology
@@ -30,14 +32,33 @@ class _Looks(NamedTuple):
     """A probe in a part: what it sees of each node, and of the network as a whole."""
 
     each: tuple[Partial, ...]
+    own: tuple[dict[int, Array], ...]  # arrays of the nodes here, their axis first, for each look
     whole: Partial | None
     here: Part
+    block: int | None
 
     def __call__(self, method: Method, state: State) -> tuple[Tree, Tree]:
-        seen = {k: v for look in self.each for k, v in look(method, state).items()}
+        seen = _of_each(method, self.each, self.own, state, self.block)
         if self.whole is None:
             return seen, None
         return seen, self.whole(method, self.here.everyone(state))
+
+
+def _of_each(
+    method: Method, each: Any, own: Any, state: State, block: int | None
+) -> dict[str, Array]:
+    """What looks at every node by itself see, block after block."""
+
+    def one(state: State, own: Any) -> dict[str, Array]:
+        seen: dict[str, Array] = {}
+        for look, held in zip(each, own, strict=True):
+            axes = axes_of(look)
+            data = (jnp.moveaxis(held[i], 0, axes[i]) if i in held else a
+                    for i, a in enumerate(look.args))  # fmt: skip
+            seen |= look.func(*data, method, state)
+        return seen
+
+    return in_blocks(one, state, own, size=block)
 
 
 class _Part(NamedTuple):
@@ -59,22 +80,22 @@ def _inside(mesh: Mesh, f: Callable[..., Any], shared: int, out: Any) -> Callabl
     return jax.shard_map(one, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
 
 
-def _arguments(mine: _Part, key: Array, each: Any, whole: Any) -> tuple[Any, ...]:
+def _arguments(plan: Plan, mine: _Part, key: Array, each: Any, whole: Any) -> tuple[Any, ...]:
     """Key, rows, links and probe as the program takes them."""
     looks = None
     if each or whole is not None:
-        filled = [
-            Partial(look.func, *(own.get(i, a) for i, a in enumerate(look.args)))
-            for look, own in zip(each, mine.looked_at, strict=True)
-        ]
-        looks = _Looks(tuple(filled), whole, mine.here)
+        looks = _Looks(
+            each, mine.looked_at, whole, mine.here, plan.blocks.most if plan.blocks else None
+        )
     return jax.random.wrap_key_data(key), mine.shards, mine.topology, looks
 
 
 def _broken(carry: Carry, here: Part) -> Array | None:
     """Which training broke first at each node, for `check_losses`."""
     memory = carry.state.memory
-    return here.everyone(memory["broke"]) if isinstance(memory, dict) and "broke" in memory else None
+    return (
+        here.everyone(memory["broke"]) if isinstance(memory, dict) and "broke" in memory else None
+    )
 
 
 def _numbered(carry: Carry) -> Carry:
@@ -84,7 +105,7 @@ def _numbered(carry: Carry) -> Carry:
 @partial(jax.jit, static_argnums=(0, 1))
 def _begin(plan: Plan, mesh: Mesh, mine: Any, key: Any, each: Any, whole: Any, at: Any) -> Any:
     def f(mine: _Part, key: Any, each: Any, whole: Any, at: Any) -> Any:
-        carry = begin(plan, *_arguments(mine, key, each, whole), at, mine.here)
+        carry = begin(plan, *_arguments(plan, mine, key, each, whole), at, mine.here)
         return _numbered(carry), _broken(carry, mine.here)
 
     return _inside(mesh, f, 4, (MINE, SHARED))(mine, key, each, whole, at)
@@ -97,7 +118,7 @@ def _advance(
 ) -> Any:  # fmt: skip
     def f(mine: Any, start: Any, stop: Any, key: Any, channel: Any, *probes: Any) -> Any:
         carry, part = mine
-        *before, looks = _arguments(part, key, *probes[:2])
+        *before, looks = _arguments(plan, part, key, *probes[:2])
         given = (*before, channel, looks, probes[2], part.here)
         carry = advance(plan, carry, start, stop, *given)
         return _numbered(carry), _broken(carry, part.here)
@@ -109,23 +130,23 @@ def _advance(
 class ManyDevices:
     """A run over the devices of a mesh: its tables, its rows, and its rounds."""
 
-    def __init__(
-        self, plan: Plan, mesh: Mesh, cut: str, inputs: Any, channel: Any, at: np.ndarray
-    ):
+    def __init__(self, plan: Plan, mesh: Mesh, cut: str, inputs: Any, channel: Any, at: np.ndarray):
         key, shards, topology, probe = self.inputs = inputs
-        self._plan, self._mesh = plan, Mesh(mesh.devices.reshape(-1), (AXIS,))
+        self._mesh = Mesh(mesh.devices.reshape(-1), (AXIS,))
         shapes = jax.eval_shape(lambda *given: given, shards, topology, probe, at)
         self._like: Carry = jax.eval_shape(partial(begin_all, plan, None), key, *shapes)
         self.division = divide(topology, shards, mesh.devices.size, cut)
+        on_cpu = mesh.devices.flat[0].platform == "cpu"
+        self._plan = plan._replace(blocks=self.division.blocks) if on_cpu else plan
         self.tables = tables_of(topology, self.division, plan.method.reply is not None)
         each, self._whole = split_probe(probe)
-        axes = [look.func.each_node for look in each]
+        axes = [axes_of(look) for look in each]
         self._each = tuple(
             Partial(look.func, *(None if i in by else a for i, a in enumerate(look.args)))
             for look, by in zip(each, axes, strict=True)
         )
         looked_at = tuple(
-            {i: self._shared_out(look.args[i], axis) for i, axis in by.items()}
+            {i: self._shared_out(np.moveaxis(look.args[i], axis, 0)) for i, axis in by.items()}
             for look, by in zip(each, axes, strict=True)
         )
         here, links = (jax.tree.map(self._put, t) for t in (self.tables.here, self.tables.topology))
@@ -179,7 +200,9 @@ class ManyDevices:
         """An array [parts, ...] of what `of` gives for each part whose device is here."""
         spread = NamedSharding(self._mesh, MINE)
         return jax.make_array_from_callback(
-            (self.division.parts, *shape), spread, lambda at: of(at[0].start or 0)[None]
+            (self.division.parts, *shape),
+            spread,
+            lambda at: of(at[0].start or 0)[None],  # type: ignore[index]
         )
 
     def _taken(self, array: Any, axis: int, nodes: np.ndarray) -> Array:
@@ -218,9 +241,7 @@ class ManyDevices:
 
     def whole(self, carry: Carry) -> Carry:
         """The carry of all nodes, in their order, in the memory of every process."""
-        far = jax.process_count() > 1
-        fetch = partial(multihost_utils.process_allgather, tiled=True) if far else np.asarray
-        fetched = jax.tree.map(fetch, carry)
+        fetched = jax.tree.map(_fetched, carry)
         parts = range(self.division.parts)
         return joined(
             self._like, (self._piece(jax.tree.map(lambda a, q=q: a[q], fetched), q) for q in parts)
@@ -243,11 +264,12 @@ class ManyDevices:
         def own(a: np.ndarray, axis: int) -> np.ndarray:
             return a if axis < 0 else a.take(places, axis)
 
-        sent = jax.tree.map(lambda a: a.take(places + among, 1), local.sent)
-        kept = Carry(local.state, sent, local.parts, merged)
         axes = self._axes
-        rows = jax.tree.map(own, kept._replace(sent=None), axes._replace(sent=None))
-        return Piece(numbers[places], rows._replace(sent=sent), axes)
+        state, parts, records = jax.tree.map(
+            own, (local.state, local.parts, merged), (axes.state, axes.parts, axes.records)
+        )
+        sent = jax.tree.map(lambda a: a.take(places + among, 1), local.sent)
+        return Piece(numbers[places], Carry(state, sent, parts, records), axes)
 
     def placed(self, carry: Carry) -> Carry:
         """A carry of all nodes, each part's on its device."""
@@ -257,7 +279,9 @@ class ManyDevices:
                     lambda a, axis: self._copies(a) if axis < 0 else self._shared_out(a, axis),
                     *both,
                 )
-                for both in zip(self._split(seen), self._split(self._axes.records[stage]), strict=True)
+                for both in zip(
+                    self._split(seen), self._split(self._axes.records[stage]), strict=True
+                )
             )
             for stage, seen in carry.records.items()
         }
@@ -293,6 +317,64 @@ class ManyDevices:
             each, whole = self._split(seen)
             records[stage] = self._merged(along(each, 1), along(whole, -1))
         return Carry(along(like.state, 0), along(like.sent, 1), along(like.parts, 0), records)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _seen(method: Method, mesh: Mesh, block: int | None, mine: Any, each: Any) -> Any:
+    def f(mine: Any, each: Any) -> Any:
+        state, own = mine
+        return jax.tree.map(lambda a: a[None], _of_each(method, each, own, state, block))
+
+    return _inside(mesh, f, 1, MINE)(mine, each)
+
+
+def look_over(
+    mesh: Mesh, method: Method, probe: Any, states: Any, i: int, dtype: np.dtype
+) -> dict[str, np.ndarray]:
+    """What a probe sees in the i-th of some states [.., n, ...], every device looking at a part."""
+    state = jax.tree.map(lambda a: np.asarray(a)[i], states)
+    n, size = jax.tree.leaves(state)[0].shape[0], mesh.devices.size
+    each, whole = split_probe(host_cast(probe, dtype))
+    seen: dict[str, np.ndarray] = {}
+    if each:
+        block = block_of(n)
+        p = max(-(-n // size), block)
+        mesh = Mesh(mesh.devices.reshape(-1), (AXIS,))
+        at = np.minimum(np.arange(size * p), n - 1).reshape(size, p)
+        spread = NamedSharding(mesh, MINE)
+
+        def part(a: np.ndarray) -> Array:
+            return jax.make_array_from_callback(
+                (size, p, *a.shape[1:]),
+                spread,
+                lambda q: a[at[q[0]]],  # type: ignore[index]
+            )
+
+        axes = [axes_of(look) for look in each]
+        own = tuple(
+            {j: np.moveaxis(look.args[j], axis, 0) for j, axis in by.items()}
+            for look, by in zip(each, axes, strict=True)
+        )
+        looks = tuple(
+            Partial(look.func, *(None if j in by else a for j, a in enumerate(look.args)))
+            for look, by in zip(each, axes, strict=True)
+        )
+        on_cpu = mesh.devices[0].platform == "cpu"
+        made = _seen(
+            method, mesh, block if on_cpu else None, jax.tree.map(part, (state, own)), looks
+        )
+        for name, a in jax.tree.map(_fetched, made).items():
+            seen[name] = a.reshape(-1, *a.shape[2:])[:n]
+    if whole is not None:
+        seen |= jax.tree.map(np.asarray, jax.jit(whole, static_argnums=0)(method, state))
+    return seen
+
+
+def _fetched(array: Array) -> np.ndarray:
+    """An array of all parts, in the memory of every process."""
+    if jax.process_count() == 1:
+        return np.asarray(array)
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
 
 
 def _on(device: Any, array: Array) -> np.ndarray:

@@ -155,7 +155,7 @@ def _route(
 
 
 def _needed(cut: Division, wanted: _Wanted) -> int:
-    """Messages that cross in the round with most of them, each once for every part that needs it."""
+    """Messages that cross in the round with most of them, once for every part that needs one."""
     away = cut.part[wanted.node] != wanted.by
     code = (wanted.graph[away] * cut.parts + wanted.by[away]) * cut.n + wanted.node[away]
     return int(np.bincount(np.unique(code) // (cut.parts * cut.n)).max(initial=0))

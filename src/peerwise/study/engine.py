@@ -140,7 +140,7 @@ def work(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
         few_programs()
         about, begun = {"asked": job.asked, "depends": depends(job)}, time.perf_counter()
         try:
-            arrays = job.run(_checkpoint(store, job, about))
+            arrays = job.run(checkpoint_of(store, job, about))
         except PeerwiseError as error:
             failures[job.key] = str(error)
         except Exception as error:  # one setting that crashes leaves the others
@@ -148,12 +148,12 @@ def work(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
         else:
             made = provenance(time.perf_counter() - begun)
             store.put(job.key, arrays, {**about, "made": made})
-            for stale in store.loose.glob(f"{job.key}-*.unfinished"):
+            for stale in store.loose.glob(f"{job.key}-*.unfinished*"):
                 stale.unlink(missing_ok=True)
     return failures
 
 
-def _checkpoint(store: Store, job: Job, about: dict[str, Any]) -> Path:
+def checkpoint_of(store: Store, job: Job, about: dict[str, Any]) -> Path:
     """Where a job keeps what it has done so far with the code and data of now."""
     store.loose.mkdir(parents=True, exist_ok=True)
     mark = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()

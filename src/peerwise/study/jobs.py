@@ -74,6 +74,8 @@ class Run(NamedTuple):
     """A cell of the learner."""
 
     cell: "Cell"
+    mesh: Any = None  # devices that share its networks; the numbers do not depend on them
+    cut: str = "auto"
 
     @property
     def key(self) -> str:
@@ -94,8 +96,9 @@ class Run(NamedTuple):
         """Run all repetitions of the cell; what trains nets takes long and keeps a checkpoint."""
         from peerwise.learner import run
 
-        long = self.cell.method.learns == "net" and self.cell["run"]["rounds"] > 1
-        return to_arrays(run(self.cell, checkpoint if long else None))
+        long = self.cell.method.learns == "net" or self.mesh is not None
+        long = long and self.cell["run"]["rounds"] > 1
+        return to_arrays(run(self.cell, checkpoint if long else None, self.mesh, self.cut))
 
 
 def to_arrays(outcome: "Outcome") -> Arrays:

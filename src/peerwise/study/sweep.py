@@ -103,6 +103,12 @@ def _records(rows: list[Row]) -> list[Record]:
     return records
 
 
+def jobs_of(config: Mapping[str, Any]) -> list[Run]:
+    """Everything that a sweep runs: its cells and the references they are compared with."""
+    cells = expand(config)
+    return [Run(cell) for cell in (*cells, *(c.reference() for c in cells))]
+
+
 def sweep(
     config: Mapping[str, Any],
     folder: Path,
@@ -114,8 +120,7 @@ def sweep(
     """Run every combination of a description's lists and write a run folder."""
     cells = expand(config)
     references = {cell.key: cell.reference() for cell in cells}
-    needed = [Run(c) for c in (*cells, *references.values())]
-    ran = run_jobs(needed, folder, engine=engine, progress=progress, fresh=fresh)
+    ran = run_jobs(jobs_of(config), folder, engine=engine, progress=progress, fresh=fresh)
     outcomes = {key: to_outcome(kept.arrays) for key, kept in ran.done.items()}
     rows: list[Row] = []
     frames, failures = [], {}
