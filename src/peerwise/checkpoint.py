@@ -1,19 +1,23 @@
 """A run on disk between two chunks of rounds: written whole or not at all."""
 
 import hashlib
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from peerwise.core import Tree, on_device
+from peerwise.core import Tree
 from peerwise.errors import BadFile
 from peerwise.files import read_tensors, write_tensors
+
+NODES = "nodes"  # the name under which a part of a run keeps the numbers of its nodes
 
 
 def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:
@@ -64,25 +68,97 @@ def save(path: str | Path, carry: Tree, rounds: int, mark: str) -> None:
     write_tensors(path, named_leaves(carry), {"rounds": str(rounds), "run": mark})
 
 
+class Piece(NamedTuple):
+    """What some nodes hold of a run."""
+
+    nodes: np.ndarray  # [m] their numbers
+    rows: Tree  # arrays with an axis of m, or (axis -1) of the whole network
+    axes: Tree  # the axis of the nodes in each
+
+
+def joined(like: Tree, pieces: Iterable[Piece]) -> Tree:
+    """The arrays of all nodes, of the shapes that `like` has; the pieces hold every node once."""
+    want, structure = jax.tree.flatten(like)
+    whole = [np.zeros(a.shape, a.dtype) for a in want]
+    for piece in pieces:
+        rows, axes = jax.tree.leaves(piece.rows), jax.tree.leaves(piece.axes)
+        for to, a, axis in zip(whole, rows, axes, strict=True):
+            to[(slice(None),) * axis + (piece.nodes,) if axis >= 0 else ...] = a
+    return jax.tree.unflatten(structure, whole)
+
+
+def _piece_file(path: Path, rounds: int, part: int) -> Path:
+    return path.with_name(f"{path.name}.{rounds}-{part}")
+
+
+def save_piece(path: str | Path, part: int, piece: Piece, rounds: int, mark: str) -> None:
+    """Keep one part of a run, beside `path`; it counts once `save_index` has been called."""
+    arrays = named_leaves(piece.rows)
+    axes = {name: int(a) for name, a in named_leaves(piece.axes).items()}
+    header = {"rounds": str(rounds), "run": mark, "axes": json.dumps(axes)}
+    write_tensors(_piece_file(Path(path), rounds, part), {**arrays, NODES: piece.nodes}, header)
+
+
+def save_index(path: str | Path, parts: int, rounds: int, mark: str) -> None:
+    """Keep that all parts of a run are there, and remove those of earlier rounds."""
+    path = Path(path)
+    write_tensors(path, {}, {"rounds": str(rounds), "run": mark, "parts": str(parts)})
+    for old in pieces_of(path):
+        if not old.name.startswith(f"{path.name}.{rounds}-"):
+            old.unlink(missing_ok=True)
+
+
+def pieces_of(path: Path) -> list[Path]:
+    """The files of parts that lie beside a saved run."""
+    name = re.compile(re.escape(path.name) + r"\.\d+-\d+(\.part)?")
+    folder = path.parent
+    return [p for p in folder.iterdir() if name.fullmatch(p.name)] if folder.is_dir() else []
+
+
+def _from_pieces(path: Path, header: dict[str, str], like: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of all nodes, from the files of the parts."""
+    whole = {name: np.zeros(*want) for name, want in like.items()}
+    for q in range(int(header["parts"])):
+        file = _piece_file(path, int(header["rounds"]), q)
+        if not file.exists():
+            raise BadFile(f"{path} was saved in {header['parts']} parts and {file} is not there; "
+                          "put it back, or delete the others")  # fmt: skip
+        about, tensors, _ = read_tensors(file, "part of a saved run", "delete it")
+        nodes = tensors.pop(NODES, np.zeros(0, np.int32))
+        try:
+            axes = json.loads(about["axes"])
+            if about["run"] != header["run"] or tensors.keys() != whole.keys():
+                raise ValueError
+            for name, a in tensors.items():
+                at = (slice(None),) * axes[name] + (nodes,) if axes[name] >= 0 else ...
+                whole[name][at] = a
+        except (LookupError, ValueError, TypeError):
+            raise BadFile(f"{file} was saved by another run; delete it") from None
+    return whole
+
+
 def load(path: str | Path, like: Tree, mark: str) -> tuple[Tree, int]:
     """The arrays and the rounds of a saved run; `like` has the shapes and dtypes they must have."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     header, tensors, _ = read_tensors(path, "saved run", "delete it")
     if not header.get("rounds", "").isdecimal() or "run" not in header:
         raise BadFile(f"{path} is not a saved run; delete it or give another name")
-    rounds, saved = int(header["rounds"]), header["run"]
+    rounds = int(header["rounds"])
     want = {jax.tree_util.keystr(p): (leaf.shape, np.dtype(leaf.dtype)) for p, leaf in leaves}
     have = {name: (a.shape, a.dtype) for name, a in tensors.items()}
-    if want != have:
+    in_parts = header.get("parts", "").isdecimal()
+    if want != have and not in_parts:
         odd = sorted(n for n in want.keys() | have.keys() if want.get(n) != have.get(n))[0]
         raise BadFile(
             f"{path} was saved by another run: {odd} is {have.get(odd)} there and "
             f"{want.get(odd)} here; delete it or give another name"
         )
-    if saved != mark:
+    if header["run"] != mark:
         raise BadFile(
             f"{path} was saved by another run: its method, data, graph, channel, seed or recorded "
             "rounds are not those given; delete it or give another name"
         )
-    order = [on_device(tensors[jax.tree_util.keystr(p)]) for p, _ in leaves]
+    if in_parts:
+        tensors = _from_pieces(Path(path), header, want)
+    order = [tensors[jax.tree_util.keystr(p)] for p, _ in leaves]
     return jax.tree_util.tree_unflatten(structure, order), rounds

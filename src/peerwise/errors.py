@@ -35,6 +35,7 @@ EXTRAS = {
     "dp_accounting": ("privacy", "noise and its accounting"),
     "opendp": ("privacy", "noise and its accounting"),
     "ray": ("ray", "sweeps on a Ray cluster"),
+    "pymetis": ("metis", "parts that METIS cuts"),
 }
 
 

@@ -26,6 +26,17 @@ from peerwise.cli.common import (
     stopping,
     use_data,
 )
+from peerwise.cli.devices import (
+    Asked,
+    Coordinator,
+    Cut,
+    Devices,
+    Process,
+    Processes,
+    Wait,
+    same_description,
+    use_devices,
+)
 from peerwise.cli.engines import Address, Cpus, Engine, Gpus, Memory, where
 from peerwise.cli.page import Port
 from peerwise.cli.page import tell as at
@@ -224,6 +235,12 @@ def run(
     style: Style = None,
     html: Html = False,
     page: Port = None,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
+    wait: Wait = 300,
+    cut: Cut = "auto",
     show_keys: Annotated[
         bool, typer.Option("--keys", help="List every section with its keys and stop.")
     ] = False,
@@ -242,15 +259,28 @@ def run(
         return
     from peerwise.cli.reading import tell
     from peerwise.learner import expand
-    from peerwise.study.sweep import read_config, sweep
+    from peerwise.processes import is_first
+    from peerwise.study.sweep import jobs_of, read_config, sweep
+    from peerwise.study.together import OneNetwork
 
     if config is None:
         raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
     look = _look(figure, style)
-    place = where(engine, workers, device, address=address, cpus=cpus, gpus=gpus, memory=memory)
+    asked = Asked(devices, coordinator, processes, process, wait, cut)
+    ray = {"address": address, "cpus": cpus, "gpus": gpus, "memory": memory}
+    if asked.many:
+        _refuse_beside(asked, engine=engine, page=page)
+    else:
+        place = where(engine, workers, device, **ray)
     use_data(data)
     folder = out or Path("runs") / config.stem
     description = read_config(config)
+    if asked.many:
+        place = shared = OneNetwork(use_devices(asked, device, workers), cut)
+        same_description(description, folder)
+        if not is_first():
+            shared.follow(jobs_of(description), folder)
+            return
     if page is not None:
         description = _measured_often(description)
     cells = expand(description)
@@ -271,6 +301,18 @@ def run(
     if html or page is not None:
         _write_page(folder)
     show_failures(outcome.failures)
+
+
+def _refuse_beside(asked: Asked, *, engine: str, page: int | None) -> None:
+    """Refuse what does not go with a network that many devices share."""
+    name = "devices" if asked.devices is not None else "coordinator"
+    if engine != "local":
+        raise BadSetting(f"--engine {engine} runs cells one by one on workers: remove --{name}")
+    if page is not None:
+        raise BadSetting(
+            f"--page shows a run of one device as it goes on: remove --{name}, or write the page "
+            "afterwards with peerwise report --html"
+        )
 
 
 MEASURED = 50  # times, in a run with a page that does not say when

@@ -4,6 +4,7 @@
 so that nothing of size [nodes, slots, parameters] is ever held.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -246,6 +247,10 @@ def _at_one(rule: Slots, hears_itself: bool) -> Any:
     return lambda own, note, inbox: one_node(rule, own, note, inbox, hears_itself)
 
 
+def _at_once(f: Callable[..., Tree], *rows: Any) -> Tree:
+    return f(*rows)
+
+
 def network(
     rule: Mean | Slots,
     own: Tree,
@@ -255,11 +260,13 @@ def network(
     heard: tuple[Heard, ...],
     one: Any = None,
     server: bool = False,
+    by: Sequence[Callable[..., Tree]] = (),
 ) -> Tree:
     """New values of all nodes. `sent` and `notes` hold a page per kept round where `page` is given.
 
     `one`: a stand-in for `one_node`, applied node after node (exact mode). `server`: `heard` is one
-    row of slots that all nodes share.
+    row of slots that all nodes share. `by`, for each of `heard`: calls a function with rows of
+    nodes, block after block; none: with all at once.
     """
     pages = heard[0].page is not None
     if server and isinstance(rule, Mean) and one is None:
@@ -271,15 +278,19 @@ def network(
         heard = (jax.tree.map(lambda a: jnp.broadcast_to(a, (n, *a.shape[1:])), heard[0]),)
     if one is not None:
         new = [_slotwise(one, h.of(own), h.of(note), sent, notes, h, None) for h in heard]
-    elif isinstance(rule, Slots):
-        node = _at_one(rule, server)
-        new = [
-            _slotwise(node, h.of(own), h.of(note), sent, notes, h, _together(sent, h))
-            for h in heard
-        ]
     else:
-        charted = _chart_sent(rule, sent, pages)
-        new = [_mean(rule, h.of(own), h.of(note), charted, notes, h) for h in heard]
+        by = by or (_at_once,) * len(heard)
+        some: Callable[..., Tree]
+        if isinstance(rule, Slots):
+            node = _at_one(rule, server)
+            some = lambda mine, noted, h: _slotwise(  # noqa: E731
+                node, mine, noted, sent, notes, h, _together(sent, h)
+            )
+        else:
+            charted = _chart_sent(rule, sent, pages)
+            some = lambda mine, noted, h: _mean(rule, mine, noted, charted, notes, h)  # noqa: E731
+        pairs = zip(by, heard, strict=True)
+        new = [call(some, h.of(own), h.of(note), h) for call, h in pairs]
     if heard[0].nodes is None:
         return new[0]
     nodes: list[Array] = [h.nodes for h in heard]

@@ -195,6 +195,10 @@ class _Predictions(NamedTuple):  # of the same functions and options they are eq
     metrics: tuple[tuple[str, Callable[..., Any], tuple[str, ...], tuple[Any, ...]], ...]
     classes: int
 
+    @property
+    def each_node(self) -> dict[int, int]:  # see metrics.probes
+        return {}
+
     def __call__(self, x: Any, y: Any, method: Method, state: State) -> Tree:
         key = jax.random.key(0)  # prediction that samples draws the same samples every time
 

@@ -21,6 +21,7 @@ from peerwise.metrics.clock import Clock
 from peerwise.runtime import cast, precision_of
 from peerwise.shards import pack_alike
 from peerwise.simulate import simulate
+from peerwise.simulate.sharded import look_over
 from peerwise.topology.links import edges_of
 
 EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
@@ -85,23 +86,34 @@ def run(
     *,
     predictions: bool = False,
     watch: Watch | None = None,
+    mesh: Any = None,
+    cut: str = "auto",
 ) -> Outcome:
     """Run all repetitions of a cell, side by side where their shapes allow it.
 
     `predictions`: the details also have what the first repetition's nodes say of the test rows.
     `watch` is told now and then what was measured so far.
+    With a `mesh` its devices share every network, one repetition after the other.
     """
     worlds, parts = assembled(cell)
+    if cell.method.traits.place == "pooled" or (mesh is not None and mesh.devices.size == 1):
+        mesh = None  # one node learns from all rows
     s, silent = cell["run"], cell.method.traits.place in ("pooled", "alone")
     stages, at = tuple(s["stages"]), recorded(cell)
     seeds = [int(x) for x in np.random.SeedSequence([s["seed"], 3]).generate_state(len(parts))]
     clock = _Clock(s["rounds"], at, stages[-1], watch, 1 if _alike(parts) else len(parts))
     go = partial(
         simulate, rounds=s["rounds"], at=at, stages=stages, channel=parts[0].channel,
-        precision=s["precision"],
+        precision=s["precision"], mesh=mesh, cut=cut,
     )  # fmt: skip
     methods, probes = [p.method for p in parts], [p.probe for p in parts]
-    if _alike(parts):
+    if mesh is not None:
+        runs = [
+            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe],
+               checkpoint=checkpoint and checkpoint.with_name(f"{checkpoint.name}.{i}"))
+            for i, (p, seed) in enumerate(zip(parts, seeds, strict=True))
+        ]  # fmt: skip
+    elif _alike(parts):
         links: Any = parts[0].links if silent else [p.links for p in parts]
         runs = [
             go(methods[0], [p.shards for p in parts], links, seed=seeds, probe=probes,
@@ -114,15 +126,15 @@ def run(
         ]
     states = [(r.state, i) for r in runs for i in range(_count(r))]
     train = [metrics.errors("train", w.x, w.y) for w in worlds]
-    values = _at_end(methods, states, train, s["precision"])
+    values = _at_end(methods, states, train, s["precision"], mesh)
     if s["rounds"]:
         for stage in stages:
             seen = [run.history[stage] for run in runs]
             prefix = "combined_" if stage == "combine" else ""
             values |= {prefix + k: _joined(k, [np.asarray(h[k]) for h in seen]) for k in seen[0]}
     else:  # nothing is learnt round by round: look at the start
-        values |= _at_end(methods, states, probes, s["precision"])
-    values |= _by_subgroup(cell, worlds, parts, states)
+        values |= _at_end(methods, states, probes, s["precision"], mesh)
+    values |= _by_subgroup(cell, worlds, parts, states, mesh)
     sent = round(float(np.mean(np.concatenate([r.messages for r in runs]))))
     size, messages = (0, 0) if silent else (runs[0].message_bytes, sent)
     values |= _on_the_clock(cell, worlds, parts, at, size)
@@ -198,7 +210,7 @@ def _graph_of(graphs: list[Any], every: int, t: int) -> Any:
 
 
 def _by_subgroup(
-    cell: Cell, worlds: list[World], parts: list[Assembled], states: list[Any]
+    cell: Cell, worlds: list[World], parts: list[Assembled], states: list[Any], mesh: Any
 ) -> dict[str, np.ndarray]:
     """The same metrics on test rows of one kind: "metric|column = value" -> [repetitions, 1, ...].
 
@@ -215,7 +227,8 @@ def _by_subgroup(
                     continue
                 few = world._replace(x_test=world.x_test[rows], y_test=world.y_test[rows])  # type: ignore[index]
                 probe = assemble(cell, few, part.links.slots, part.shards).probe
-                seen.append(_at_end([part.method], [state], [probe], cell["run"]["precision"]))
+                kind = cell["run"]["precision"]
+                seen.append(_at_end([part.method], [state], [probe], kind, mesh))
             like = next(look for look in seen if look is not None)
             for k, v in like.items():
                 every = [np.full_like(v, np.nan) if look is None else look[k] for look in seen]
@@ -233,14 +246,19 @@ def _look(method: Method, probe: Any, states: Any, i: Any) -> Any:
 
 
 def _at_end(
-    methods: list[Method], states: list[tuple[Any, int]], probes: list[Any], precision: str
+    methods: list[Method],
+    states: list[tuple[Any, int]],
+    probes: list[Any],
+    precision: str,
+    mesh: Any,
 ) -> dict[str, np.ndarray]:
     """What the probes see in the final states of the repetitions: [repetitions, 1, ...]."""
     with precision_of(precision) as dtype:
-        seen = [
-            _look(method, cast(probe, dtype), *state)
-            for method, probe, state in zip(methods, probes, states, strict=True)
-        ]
+        given = zip(methods, probes, states, strict=True)
+        if mesh is None:
+            seen = [_look(method, cast(probe, dtype), *state) for method, probe, state in given]
+        else:
+            seen = [look_over(mesh, m, probe, *state, dtype) for m, probe, state in given]
         return {k: _joined(k, [np.asarray(h[k])[None, None] for h in seen]) for k in seen[0]}
 
 

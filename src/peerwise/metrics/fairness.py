@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 from peerwise.core import Array, Method, State
 from peerwise.errors import BadData, BadSetting
 from peerwise.metrics.checks import positive_number, same_length
-from peerwise.metrics.probes import Fixed, judged
+from peerwise.metrics.probes import Fixed, each_node, judged
 
 BLOCK = 128  # rows of each node scored at a time: bounds memory at nodes x BLOCK x columns
 
@@ -57,6 +57,7 @@ def fairness(accuracy: Any, weights: Any = None, share: float = 0.1) -> Fairness
     )
 
 
+@each_node(a2=1)
 def _own_rows(
     name: str, x: Array, y: Array, place: Array, method: Method, state: State
 ) -> dict[str, Array]:

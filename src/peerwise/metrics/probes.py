@@ -4,7 +4,7 @@ A probe is a function of (method, state of all nodes). Its data are leaves of a 
 constants of the compiled program: another data set of the same shape does not compile again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -26,9 +26,54 @@ class Fixed(NamedTuple):
     function: Callable[..., Tree]
     given: tuple[Any, ...]
 
+    @property
+    def each_node(self) -> dict[int, int] | None:
+        """That of the function (see `each_node`)."""
+        return getattr(self.function, "each_node", None)
+
     def __call__(self, *args: Any) -> Tree:
         """What the function gives for its first arguments and these."""
         return self.function(*self.given, *args)
+
+
+def each_node(**axes: int) -> Callable[[Any], Any]:
+    """Mark a probe that records of a node what its own state gives, and nothing of the others.
+
+    It can then look at a part of the network at a time. `axes`: a{i}=axis of the nodes in the
+    probe's i-th array, where it has something for each of them.
+    """
+
+    def mark(function: Any) -> Any:
+        function.each_node = {int(name[1:]): axis for name, axis in axes.items()}
+        return function
+
+    return mark
+
+
+def split_probe(probe: Any) -> tuple[tuple[Partial, ...], Partial | None]:
+    """A probe's parts that look at each node by itself, and one that does what the others do."""
+    if probe is None:
+        return (), None
+    every = list(_listed(probe))
+    each = tuple(p for p in every if getattr(p.func, "each_node", None) is not None)
+    rest = [p for p in every if getattr(p.func, "each_node", None) is None]
+    if not rest:
+        return each, None
+    return each, rest[0] if len(rest) == 1 else together(*rest)
+
+
+def axes_of(probe: Partial) -> dict[int, int]:
+    """Of a probe that looks at each node by itself: the axis of nodes in its arrays."""
+    found: dict[int, int] = getattr(probe.func, "each_node", {})
+    return found
+
+
+def _listed(probe: Partial) -> Iterator[Partial]:
+    if probe.func is _together:
+        for one in probe.args[0]:
+            yield from _listed(one)
+    else:
+        yield probe
 
 
 def fine_rows(log_prob: Array) -> Array:
@@ -51,6 +96,7 @@ def judged(log_prob: Array, y: Array) -> tuple[Array, Array, Array]:
     return wrong, jnp.where(fine, 1 - prob, 1), surprise
 
 
+@each_node()
 def _errors(
     name: str,
     classes: int,
@@ -126,6 +172,7 @@ def _in_blocks(
     return cut(x), cut(y.astype(np.int32)), cut(share)
 
 
+@each_node()
 def _calibration(
     name: str, bins: int, kept: bool, x: Array, y: Array, weight: Array, method: Method,
     state: State,
@@ -205,6 +252,7 @@ def consensus() -> Partial:
     return Partial(_consensus)
 
 
+@each_node()
 def _guards(method: Method, state: State) -> Tree:
     if not isinstance(state.memory, dict) or "guards" not in state.memory:
         raise BadSetting("the method counts no guards: leave the metric guards out")

@@ -21,6 +21,18 @@ BLOCK = 512  # nodes that learn side by side on a CPU: as many as fit into its c
 LARGE_BLOCK = 1 << 17  # on a GPU: what they need on the way stays small beside their values
 
 
+class Blocks(NamedTuple):
+    """How many nodes work side by side, whatever their number."""
+
+    groups: tuple[int, ...]  # of each group of shards
+    buckets: tuple[int, ...]  # of each bucket of slots
+
+    @property
+    def most(self) -> int:
+        """The largest of them."""
+        return max(self.groups)
+
+
 class Plan(NamedTuple):
     """What is fixed when the program is compiled."""
 
@@ -28,6 +40,7 @@ class Plan(NamedTuple):
     stages: tuple[str, ...]
     exact: bool
     pages: int
+    blocks: Blocks | None = None  # None: as many side by side as are fast
 
     @property
     def sums_replies(self) -> bool:
@@ -36,7 +49,7 @@ class Plan(NamedTuple):
 
     # two plans are the same program only if they hold the same functions
     def __hash__(self) -> int:
-        return hash((*(id(f) for f in self.method), self.stages, self.exact, self.pages))
+        return hash((*(id(f) for f in self.method), *self[1:]))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -64,17 +77,21 @@ def each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
     return jax.lax.map(lambda row: alone(*row), args)
 
 
-def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
+def in_blocks(f: Callable[..., Tree], *rows: Any, size: int | None = None) -> Tree:
     """f(*rows), one block of nodes after the other; the last may overlap the one before.
 
-    The intermediate results of a block are never held for all nodes.
+    The intermediate results of a block are never held for all nodes. With blocks of a given `size`,
+    bits do not depend on how many nodes there are.
     """
     n = jax.tree.leaves(rows)[0].shape[0]
     most = BLOCK if jax.default_backend() == "cpu" else LARGE_BLOCK
-    if n <= most:
+    if size is None and n <= most:
         return f(*rows)
-    blocks = -(-n // most)
-    size = -(-n // blocks)
+    blocks: Any = -(-n // (size or most))
+    if size is None:
+        size = -(-n // blocks)
+    else:  # XLA would not make a loop of a single block
+        blocks = jax.lax.optimization_barrier(jnp.int32(blocks))
 
     def block(b: Any, done: Tree) -> Tree:
         at = jnp.minimum(b * size, n - size)
@@ -100,23 +117,25 @@ def apart(t: Any, f: Callable[[], Tree], like: Tree) -> Tree:
 def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -> Tree:
     """f for every node with its shard, in the order of the nodes."""
     few = shards.n <= BLOCK or jax.default_backend() != "cpu"
-    if isinstance(f, Batched) and few and not plan.exact:
+    if isinstance(f, Batched) and few and not plan.exact and not plan.blocks:
         return side_by_side(f, shards, args)
     one = partial(each, plan, f)
-    if not plan.exact:
-        one = partial(_in_blocks, one)
-    given = by_group(shards, args)
-    return regrouped(shards, [one(*a, g.shard) for a, g in zip(given, shards.groups, strict=True)])
+    sizes = plan.blocks.groups if plan.blocks else (None,) * len(shards.groups)
+    done = []
+    for given, group, size in zip(by_group(shards, args), shards.groups, sizes, strict=True):
+        rows = (*given, group.shard)
+        done.append(one(*rows) if plan.exact else in_blocks(one, *rows, size=size))
+    return regrouped(shards, done)
 
 
-def keys(key: Array, stage: int, t: Any, n: int) -> Array:
-    """The keys of n nodes for one thing in round t, as raw data."""
-    return jax.vmap(lambda i: jax.random.key_data(stage_key(key, stage, t, i)))(jnp.arange(n))
+def keys(key: Array, stage: int, t: Any, nodes: Array) -> Array:
+    """The keys of nodes, given by their numbers, for one thing in round t, as raw data."""
+    return jax.vmap(lambda i: jax.random.key_data(stage_key(key, stage, t, i)))(nodes)
 
 
-def first_keys(method: Method, key: Array, n: int) -> Array:
-    """The keys with which n nodes begin, as raw data."""
-    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, method.common)))(jnp.arange(n))
+def first_keys(method: Method, key: Array, nodes: Array) -> Array:
+    """The keys with which nodes begin, as raw data."""
+    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, method.common)))(nodes)
 
 
 def keyed(f: Callable[..., Tree]) -> Callable[..., Tree]:

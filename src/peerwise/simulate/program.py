@@ -16,18 +16,22 @@ from peerwise.combine.apply import Heard, all_finite, network, one_node, take_pa
 from peerwise.core import Array, Message, State, Tree
 from peerwise.runtime import ADAPT, CHANNEL, LINKS, MESSAGE
 from peerwise.shards import Shards
+from peerwise.simulate.exchange import Here, Whole
 from peerwise.simulate.nodes import (
     Plan,
     apart,
     each,
     each_shard,
     first_keys,
+    in_blocks,
     keyed,
     keys,
     sealed,
 )
 from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
+
+WHOLE = Whole()
 
 
 class Carry(NamedTuple):
@@ -39,14 +43,22 @@ class Carry(NamedTuple):
     records: dict[str, Tree]  # stage -> [recorded, ...]
 
 
-def _begin(
-    plan: Plan, key: Array, shards: Shards, topology: Topology, probe: Any, at: Array
+def begin(
+    plan: Plan,
+    key: Array,
+    shards: Shards,
+    topology: Topology,
+    probe: Any,
+    at: Array,
+    here: Here = WHOLE,
 ) -> Carry:
-    method, n = plan.method, topology.n
-    state = each_shard(plan, keyed(method.init), shards, first_keys(method, key, n))
+    """The carry before round 0."""
+    method, nodes = plan.method, here.nodes(topology.n)
+    n = nodes.shape[0]
+    state = each_shard(plan, keyed(method.init), shards, first_keys(method, key, nodes))
     message = jax.eval_shape(jax.vmap(method.message), jax.random.split(key, n), state)
-    pages = plan.pages if plan.pages > 1 else 0
-    sent = jax.tree.map(lambda a: jnp.zeros((pages, *a.shape), a.dtype), message)
+    pages = plan.pages if plan.pages > 1 else 0, here.rows(topology.n)
+    sent = jax.tree.map(lambda a: jnp.zeros((*pages, *a.shape[1:]), a.dtype), message)
     records = {}
     if probe is not None:
         seen = jax.eval_shape(lambda s: probe(method, s), state)
@@ -61,18 +73,19 @@ def _begin(
 
 
 def _hear(
-    plan: Plan, carry: Carry, key: Array, t: Any, topology: Topology, channel: Channel
+    plan: Plan, carry: Carry, key: Array, t: Any, topology: Topology, channel: Channel, here: Here
 ) -> tuple[Heard, ...]:
     """Who is in which slot of whose inbox this round."""
     there = topology(jax.random.fold_in(key, LINKS), t)
     links = channel(jax.random.fold_in(key, CHANNEL), t, there, topology.late(t))
     fine = jax.vmap(all_finite)(carry.sent)  # [pages, n]
     graph = topology.at(t)
+    senders = here.senders(links, graph)
     heard = []
     for nodes, table in topology.table:
         slot = table[graph]
         edge = jnp.maximum(slot, 0)
-        src, age = links.src[edge], links.age[edge]
+        src, age = senders[edge], links.age[edge]
         page = (t - age) % plan.pages
         arrived = (slot >= 0) & (age <= t) & fine[page, src]
         dtype = runtime.float_of(carry.sent)
@@ -87,19 +100,20 @@ def _hear(
 
 
 def _combine(
-    plan: Plan, carry: Carry, t: Any, heard: tuple[Heard, ...], topology: Topology
+    plan: Plan, carry: Carry, t: Any, heard: tuple[Heard, ...], topology: Topology, here: Here
 ) -> Tree:
     method, state = plan.method, carry.state
     now = t % plan.pages
-    note = jax.tree.map(lambda a: a[now], carry.sent.note)
+    note = here.own(jax.tree.map(lambda a: a[now], carry.sent.note))
     sent, notes = carry.sent
     if plan.pages == 1:
         sent, notes = jax.tree.map(lambda a: a[0], (sent, notes))
     one = None
     if plan.exact:
         one = sealed(partial(one_node, method.combine, hears_itself=topology.server))
+    by = [partial(in_blocks, size=size) for size in plan.blocks.buckets] if plan.blocks else ()
     return network(
-        method.combine, state.value, note, sent, notes, heard, one, server=topology.server
+        method.combine, state.value, note, sent, notes, heard, one, server=topology.server, by=by
     )
 
 
@@ -136,39 +150,46 @@ def _one_round(
     channel: Channel,
     probe: Any,
     at: Array,
+    here: Here = WHOLE,
 ) -> Carry:
     """The carry after round t."""
-    method, n = plan.method, topology.n
-    out = each(plan, keyed(method.message), keys(key, MESSAGE, t, n), carry.state)
+    method, nodes = plan.method, here.nodes(topology.n)
+    out = each(plan, keyed(method.message), keys(key, MESSAGE, t, nodes), carry.state)
+    out = here.brought(out)
     kept = carry.sent
     if plan.pages == 1:
         sent = jax.tree.map(lambda new: new[None], out)
     else:
         sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
-    carry = carry._replace(sent=sent)
-    heard = _hear(plan, carry, key, t, topology, channel)
+    carry = carry._replace(sent=here.at_hand(sent, topology.at(t)))
+    heard = _hear(plan, carry, key, t, topology, channel, here)
     parts, total = None, None
     if carry.parts is not None:
-        given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards)
+        given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards, here)
         if plan.sums_replies:
             parts, answered, total = summed(*given)
         else:
             parts, answered = deliver(*given)
         heard = (answered,)
-    value = apart(t, lambda: _combine(plan, carry, t, heard, topology), carry.state.value)
+    value = apart(t, lambda: _combine(plan, carry, t, heard, topology, here), carry.state.value)
     state = State(value, carry.state.memory)
     if method.take is not None:
         state = _take(plan, state, total, heard[0])
     carry = carry._replace(parts=parts, sent=kept, state=state)
     carry = _look(plan, "combine", carry, t, probe, at)
-    state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, n), carry.state)
+    state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, nodes), carry.state)
     return _look(plan, "adapt", carry._replace(state=state), t, probe, at)
+
+
+def advance(plan: Plan, carry: Carry, start: Any, stop: Any, *args: Any) -> Carry:
+    """The carry after rounds start .. stop-1."""
+    return jax.lax.fori_loop(start, stop, lambda t, now: _one_round(plan, t, now, *args), carry)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def begin_all(plan: Plan, axes: Any, *args: Any) -> Carry:
     """The carry before round 0; `axes` says which arguments have an axis of replicas."""
-    f = partial(_begin, plan)
+    f = partial(begin, plan)
     return f(*args) if axes is None else jax.vmap(f, (*axes, None))(*args)
 
 

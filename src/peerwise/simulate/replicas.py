@@ -1,5 +1,8 @@
 """Replicas of a run: lists of seeds, shards, topologies or probes as arrays with one more axis."""
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +13,7 @@ from jax.tree_util import Partial
 from peerwise import runtime
 from peerwise import topology as topologies
 from peerwise.errors import BadSetting
+from peerwise.runtime import Run
 
 
 def first_of(given: Any) -> Any:
@@ -60,3 +64,57 @@ def _stacked(name: str, given: Any) -> Any:
             f"replicas must have equal shapes, and those of {name} differ: run them one by one"
         )
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def host_inputs(
+    seed: Any, shards: Any, topology: Any, probe: Any, dtype: np.dtype
+) -> tuple[Any, ...]:
+    """What a run without replicas reads, in NumPy: no device has to hold all of it."""
+    eye = probe if probe is None or isinstance(probe, Partial) else Partial(probe)
+    return runtime.as_key(seed), host_cast(shards, dtype), topology, host_cast(eye, dtype)
+
+
+def host_cast(tree: Any, dtype: np.dtype) -> Any:
+    """As `runtime.cast`, in NumPy."""
+
+    def one(a: Any) -> np.ndarray:
+        kind = jax.dtypes.canonicalize_dtype(a.dtype)
+        return np.asarray(a, dtype if np.issubdtype(kind, np.floating) else kind)
+
+    return jax.tree.map(one, tree)
+
+
+def in_turn(
+    go: Callable[..., Run],
+    replicas: int,
+    given: dict[str, Any],
+    resume: Run | None,
+    checkpoint: str | Path | None,
+    progress: Callable[[int], None] | None,
+) -> Run:
+    """Replicas one after the other, as one run: a network over many devices needs all of them."""
+    runs: list[Run] = []
+    for r in range(replicas):
+        one = {name: g[r] if isinstance(g, list) else g for name, g in given.items()}
+        before, file = None, None
+        if resume is not None:
+            before = resume._replace(carry=jax.tree.map(lambda a, r=r: a[r], resume.carry))
+        if checkpoint is not None:
+            file = Path(checkpoint)
+            file = file.with_name(f"{file.name}.replica-{r}")
+        told = partial(_told, progress, r, replicas) if progress is not None else None
+        runs.append(go(**one, resume=before, checkpoint=file, progress=told))
+
+    def stacked(*trees: Any) -> Any:
+        return jax.tree.map(lambda *a: np.stack(a), *trees)
+
+    carry, history = (
+        stacked(*parts) for parts in zip(*((r.carry, r.history) for r in runs), strict=True)
+    )
+    messages = np.array([r.messages for r in runs])
+    return runs[0]._replace(state=carry.state, carry=carry, history=history, messages=messages)
+
+
+def _told(progress: Callable[[int], None], r: int, replicas: int, done: int) -> None:
+    """Rounds done on the average."""
+    progress((r * done + done) // replicas)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from peerwise.combine.apply import Heard, all_finite
 from peerwise.core import Array, Batched, Inbox, Message, Method, Shard, State, Tree
 from peerwise.shards import Shards
+from peerwise.simulate.exchange import Here, Part
 from peerwise.simulate.nodes import Plan, each_shard
 
 
@@ -76,14 +77,34 @@ def _back(heard: Heard) -> Array:
     return (heard.src[heard.src] == node).argmax(-1)
 
 
+def _delivered(out: Tree, heard: Heard, here: Here) -> Tree:
+    """Replies [n, k, ...], in the sender's slots, in the slots of those whom they are for."""
+    if not isinstance(here, Part):
+        back = _back(heard)
+        return jax.tree.map(lambda a: a[heard.src, back], out)
+    letters = here.letters
+    assert letters is not None
+    came = jax.tree.map(jnp.zeros_like, out)
+    for j in range(heard.src.shape[1]):
+        rows, to, slot = letters.step(jax.tree.map(lambda a, j=j: a[:, j], out), j)
+        came = jax.tree.map(lambda a, r, to=to, s=slot: a.at[to, s].set(r, mode="drop"), came, rows)
+    return came
+
+
 def deliver(
-    plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
+    plan: Plan,
+    parts: Parts,
+    sent: Message,
+    state: State,
+    t: Any,
+    heard: Heard,
+    shards: Shards,
+    here: Here,
 ) -> tuple[Parts, Heard]:
     """Every node replies to what it heard last round, slot by slot, and hears the replies."""
     said_to = _answers(plan, parts, sent, state, t, heard, shards)
     out = jax.tree.map(lambda *a: jnp.stack(a, 1), *map(said_to, range(heard.src.shape[1])))
-    back = _back(heard)
-    replies = jax.tree.map(lambda a: a[heard.src, back], out)  # [n, k, ...]
+    replies = _delivered(out, heard, here)  # [n, k, ...]
     weight = jnp.where(jax.vmap(all_finite)(replies), heard.weight, 0)
     came = weight > 0
     if plan.method.believe is not None:
@@ -99,27 +120,51 @@ def deliver(
     return Parts(part, last, weight, jnp.where(came, heard.age, -1)), heard
 
 
+def _by_slot(heard: Heard, link: Array, here: Here) -> tuple[Any, Array]:
+    """Replies to slot j -> they as they arrive, for whom, in which slot, whether; slots in use."""
+    if not isinstance(here, Part):
+        back = _back(heard)
+        used = (link > 0).any(0).sum()
+        return lambda rows, j: (rows, heard.src[:, j], back[:, j], link[:, j] > 0), used
+    letters = here.letters
+    assert letters is not None
+
+    def arrive(rows: Tree, j: Any) -> tuple[Tree, Array, Array, Array]:
+        came, to, slot = letters.step(rows, j)
+        there = to < link.shape[0]
+        return came, jnp.where(there, to, 0), slot, there
+
+    return arrive, letters.used
+
+
 def summed(
-    plan: Plan, parts: Parts, sent: Message, state: State, t: Any, heard: Heard, shards: Shards
+    plan: Plan,
+    parts: Parts,
+    sent: Message,
+    state: State,
+    t: Any,
+    heard: Heard,
+    shards: Shards,
+    here: Here,
 ) -> tuple[Parts, Heard, Tree]:
     """As `deliver`, but slot after slot into one sum for each node: memory is nodes x parts.
 
     Slots beyond the largest number of neighbours are empty for all nodes and not computed.
     """
     said_to = _answers(plan, parts, sent, state, t, heard, shards)
-    back, link = _back(heard), heard.link
+    link = heard.link
     assert link is not None
     n = link.shape[0]
+    arrive, used = _by_slot(heard, link, here)
 
     def add(j: Any, so_far: tuple[Tree, Array]) -> tuple[Tree, Array]:
         total, fine = so_far
-        reply, to, place = said_to(j), heard.src[:, j], back[:, j]
-        there = link[:, j] > 0
-        good = all_finite(reply)
+        reply = said_to(j)
+        (reply, good), to, place, there = arrive((reply, all_finite(reply)), j)
         weight = jnp.where(there & good, heard.weight[to, place], 0)
 
         def onto(whole: Array, part: Array) -> Array:
-            w = weight.astype(part.dtype).reshape((n,) + (1,) * (part.ndim - 1))
+            w = weight.astype(part.dtype).reshape(weight.shape + (1,) * (part.ndim - 1))
             return whole.at[to].add(jnp.where(w > 0, w * part, 0))
 
         fine = fine.at[jnp.where(there, to, n), place].set(good, mode="drop")
@@ -127,7 +172,6 @@ def summed(
 
     shape = jax.eval_shape(said_to, 0)
     blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
-    used = (link > 0).any(0).sum()
     total, fine = jax.lax.fori_loop(0, used, add, (blank, jnp.ones(link.shape, bool)))
     weight = jnp.where(fine, heard.weight, 0)
     age = jnp.where(weight > 0, heard.age, -1)

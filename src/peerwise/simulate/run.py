@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
@@ -16,9 +17,10 @@ from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
 from peerwise.simulate.nodes import Plan
 from peerwise.simulate.program import Carry, advance_all, begin_all
-from peerwise.simulate.replicas import count_replicas, first_of, inputs_of
+from peerwise.simulate.replicas import count_replicas, first_of, host_inputs, in_turn, inputs_of
 from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
+from peerwise.simulate.sharded import ManyDevices
 from peerwise.topology import Topology
 from peerwise.topology.links import by_degree, late_links
 
@@ -44,6 +46,8 @@ def simulate(
     progress: Callable[[int], None] | None = None,
     watch: Callable[[int, dict[str, Tree]], None] | None = None,
     chunk: int | None = None,
+    mesh: Mesh | None = None,
+    cut: str = "auto",
 ) -> Run:
     """Run `method` for `rounds` rounds on a network.
 
@@ -58,6 +62,11 @@ def simulate(
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
     would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
     called with the number of rounds done, and `watch` with it and the history so far.
+
+    With a `mesh` (see `mesh_of`) its devices share the nodes, in parts that few links cross (`cut`:
+    "auto", "order" or "metis"), and bring each other the messages that do. Results are those of one
+    device to rounding, and the same to the bit for any number of devices from two on. Replicas run
+    one after the other. The result lies in the memory of every process, as NumPy's arrays.
     """
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at
@@ -67,50 +76,107 @@ def simulate(
     for one in topology if isinstance(topology, list) else [topology]:
         runtime.check(method, n, one, channel.lag, rounds, at, stages)
         channel.check(one, rounds)
+    if mesh is not None and mesh.devices.size > 1 and replicas is not None:
+        go = partial(
+            simulate, method, rounds=rounds, channel=channel, at=at, stages=stages, exact=exact,
+            precision=precision, until=until, chunk=chunk, mesh=mesh, cut=cut,
+        )  # fmt: skip
+        given = {"shards": shards, "topology": topology, "seed": seed, "probe": probe}
+        return in_turn(go, replicas, given, resume, checkpoint, progress)
     plan = Plan(method, stages, exact, channel.lag + 1 + (method.reply is not None))
+    late = _with_late(topology, channel.lag)
     with runtime.precision_of(precision) as dtype:
-        links = _with_late(topology, channel.lag)
-        if replicas is None and _skips_empty_slots(method, n):
-            links = by_degree(links)
-        inputs, axes = inputs_of(seed, shards, links, probe, dtype)
-        recorded = on_device(at, np.int32)
-        key, data, network, eye = inputs
+        runner: _OneDevice | ManyDevices
+        if mesh is not None and mesh.devices.size > 1:
+            network = host_inputs(seed, shards, late, probe, dtype)
+            runner = ManyDevices(plan, mesh, cut, network, channel, np.asarray(at, np.int32))
+        else:
+            if replicas is None and _skips_empty_slots(method, n):
+                late = by_degree(late)
+            runner = _OneDevice(plan, *inputs_of(seed, shards, late, probe, dtype), channel, at)
         saved = None
         if checkpoint is not None:
-            raw = jax.random.key_data(key)
+            key, *rest = runner.inputs
+            raw = np.asarray(jax.random.key_data(key))
+            data, links, eye = rest
             saved = Checkpoint(
-                checkpoint, method, stages, exact, raw, data, network, channel, eye, at
+                checkpoint, method, stages, exact, raw, data, links, channel, eye, at
             )
-        carry, done = _begun(partial(begin_all, plan, axes), (*inputs, recorded), at, resume, saved)
+        carry, done = _begun(runner, at, resume, saved)
         if done > rounds:
             raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
         stop = rounds if until is None else min(until, rounds)
         step = chunk or (
             max(1, rounds // 50) if progress or watch or checkpoint else max(stop - done, 1)
         )
-        runtime.check_losses(carry.state)
+        runner.check_losses(carry)
         while done < stop:
             start, done = done, min(done + step, stop)
-            carry = advance_all(
-                plan, axes, carry, start, done, key, data, network, channel, eye, recorded
-            )
-            runtime.check_losses(carry.state)
+            carry = runner.advance(carry, start, done)
+            runner.check_losses(carry)
             if saved is not None:
-                saved.save(carry, done, last=done == stop)
+                runner.save(saved, carry, done, done == stop)
             if progress is not None:
                 jax.block_until_ready(carry.state)
                 progress(done)
             if watch is not None:
                 watch(done, _history(carry, at, done, replicas))
+        carry = runner.whole(carry)
         return Run(
             state=carry.state,
             rounds=done,
             recorded=tuple(r for r in at if r <= done),
             history=_history(carry, at, done, replicas),
-            message_bytes=_bytes(method, carry, data, replicas),
+            message_bytes=_bytes(method, carry, runner.inputs[1], replicas),
             messages=_messages(topology, done, replicas),
             carry=carry,
         )
+
+
+class _OneDevice:
+    """A run, or all its replicas, on one device."""
+
+    def __init__(self, plan: Plan, inputs: Any, axes: Any, channel: Channel, at: Any):
+        self.inputs, self._fixed = inputs, (plan, axes)
+        self._channel, self._at = channel, on_device(at, np.int32)
+
+    def begin(self) -> Carry:
+        """The carry before round 0."""
+        return begin_all(*self._fixed, *self.inputs, self._at)
+
+    def like(self) -> Carry:
+        """The shapes of a carry."""
+        begin = partial(begin_all, *self._fixed)
+        return jax.eval_shape(begin, *self.inputs, self._at)
+
+    def advance(self, carry: Carry, start: int, stop: int) -> Carry:
+        """The carry after rounds start .. stop-1."""
+        key, data, network, eye = self.inputs
+        given = key, data, network, self._channel, eye, self._at
+        return advance_all(*self._fixed, carry, start, stop, *given)
+
+    def check_losses(self, carry: Carry) -> None:
+        """Raise `Diverged` if the loss of a node is infinite or NaN."""
+        runtime.check_losses(carry.state)
+
+    def load(self, saved: Checkpoint) -> tuple[Carry, int] | None:
+        """A saved run and its rounds, if there is one."""
+        if not saved.path.exists():
+            return None
+        carry, done = saved.load(self.like())
+        return jax.tree.map(on_device, carry), done
+
+    def save(self, saved: Checkpoint, carry: Carry, done: int, last: bool) -> None:
+        """Keep a run."""
+        saved.save(carry, done, last)
+
+    def placed(self, carry: Carry) -> Carry:
+        """A carry of all nodes, on the device."""
+        return carry
+
+    def whole(self, carry: Carry) -> Carry:
+        """A carry of all nodes."""
+        return carry
 
 
 def _with_late(topology: Any, lag: int) -> Any:
@@ -126,18 +192,14 @@ def _skips_empty_slots(method: Method, n: int) -> bool:
 
 
 def _begun(
-    begin: Callable[..., Carry],
-    arguments: tuple[Any, ...],
-    at: tuple[int, ...],
-    resume: Run | None,
-    saved: Checkpoint | None,
+    runner: Any, at: tuple[int, ...], resume: Run | None, saved: Checkpoint | None
 ) -> tuple[Carry, int]:
     """Where a run begins or goes on, and how many rounds it has done."""
     if resume is not None:
-        return resumed(resume, jax.eval_shape(begin, *arguments), at)
-    if saved is not None and saved.path.exists():
-        return saved.load(jax.eval_shape(begin, *arguments))
-    return begin(*arguments), 0
+        carry, done = resumed(resume, runner.like(), at)
+        return runner.placed(carry), done
+    kept = None if saved is None else runner.load(saved)
+    return (runner.begin(), 0) if kept is None else kept
 
 
 def _history(carry: Carry, at: tuple[int, ...], done: int, replicas: int | None) -> dict[str, Tree]:

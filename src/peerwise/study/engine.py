@@ -156,7 +156,7 @@ def attempt(job: Job, scratch: Path) -> Kept | Failed:
     few_programs()
     about, begun = {"asked": job.asked, "depends": depends(job)}, time.perf_counter()
     try:
-        arrays = job.run(_checkpoint(scratch, job, about))
+        arrays = job.run(checkpoint_of(scratch, job, about))
     except PeerwiseError as error:
         return Failed(str(error))
     except Exception as error:  # one setting that crashes leaves the others
@@ -182,12 +182,12 @@ def keep(store: Store, job: Job, given: Kept | Failed) -> dict[str, str]:
 
 def forget(job: Job, scratch: Path) -> None:
     """Remove what a job that is finished had done so far."""
-    for stale in scratch.glob(f"{job.key}-*.unfinished"):
+    for stale in scratch.glob(f"{job.key}-*.unfinished*"):
         stale.unlink(missing_ok=True)
     scratch.joinpath(job.key + SUFFIX).unlink(missing_ok=True)
 
 
-def _checkpoint(scratch: Path, job: Job, about: dict[str, Any]) -> Path:
+def checkpoint_of(scratch: Path, job: Job, about: dict[str, Any]) -> Path:
     """Where a job keeps what it has done so far with the code and data of now."""
     scratch.mkdir(parents=True, exist_ok=True)
     mark = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()

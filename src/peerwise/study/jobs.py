@@ -79,6 +79,8 @@ class Run(NamedTuple):
     cell: "Cell"
     predictions: bool = False  # keep errors by class and the bins of a reliability diagram, too
     live: bool = False  # tell what was measured so far, in a file beside the checkpoint
+    mesh: Any = None  # devices that share its networks; the numbers do not depend on them
+    cut: str = "auto"
 
     @property
     def key(self) -> str:
@@ -99,10 +101,14 @@ class Run(NamedTuple):
         """Run all repetitions of the cell; what trains nets takes long and keeps a checkpoint."""
         from peerwise.learner import run
 
-        long = self.cell.method.learns == "net" and self.cell["run"]["rounds"] > 1
+        long = self.cell.method.learns == "net" or self.mesh is not None
+        long = long and self.cell["run"]["rounds"] > 1
         watch = live.writer(checkpoint.with_name(f"{self.key}{live.SUFFIX}")) if self.live else None
-        kept = checkpoint if long else None
-        return to_arrays(run(self.cell, kept, predictions=self.predictions, watch=watch))
+        outcome = run(
+            self.cell, checkpoint if long else None, predictions=self.predictions, watch=watch,
+            mesh=self.mesh, cut=self.cut,
+        )  # fmt: skip
+        return to_arrays(outcome)
 
 
 def to_arrays(outcome: "Outcome") -> Arrays:

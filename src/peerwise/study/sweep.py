@@ -103,6 +103,17 @@ def _records(rows: list[Row]) -> list[Record]:
     return records
 
 
+def jobs_of(config: Mapping[str, Any], predictions: bool = False, live: bool = False) -> list[Run]:
+    """Everything that a sweep runs: its cells and the references they are compared with."""
+    cells = expand(config)
+    own = {cell.key for cell in cells}
+    references = (cell.reference() for cell in cells)
+    return [
+        *(Run(cell, predictions, live) for cell in cells),
+        *(Run(cell) for cell in references if cell.key not in own),
+    ]
+
+
 def sweep(
     config: Mapping[str, Any],
     folder: Path,
@@ -121,10 +132,7 @@ def sweep(
     """
     cells = expand(config)
     references = {cell.key: cell.reference() for cell in cells}
-    needed = [
-        *(Run(c, predictions, live) for c in cells),
-        *(Run(c) for c in references.values() if c.key not in {c.key for c in cells}),
-    ]
+    needed = jobs_of(config, predictions, live)
     ran = run_jobs(needed, folder, engine=engine, progress=progress, fresh=fresh)
     outcomes = {key: to_outcome(kept.arrays) for key, kept in ran.done.items()}
     rows: list[Row] = []

@@ -1,0 +1,88 @@
+"""Options of a network that many devices and machines share."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from peerwise.cli.common import errors, use_device
+from peerwise.errors import BadSetting
+
+Devices = Annotated[
+    int | None,
+    typer.Option(min=1, help="Devices of this process that share every network [default: one]."),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        help="Several processes share every network: HOST:PORT of process 0, or auto under SLURM, "
+        "Open MPI and Kubernetes."
+    ),
+]
+Processes = Annotated[int | None, typer.Option(min=1, help="How many processes there are.")]
+Process = Annotated[int | None, typer.Option(min=0, help="Which of them this is, from 0 on.")]
+Wait = Annotated[int, typer.Option(min=1, help="Seconds to wait for the other processes.")]
+Cut = Annotated[str, typer.Option(help="How nodes are dealt to devices: auto, order or metis.")]
+
+
+class Asked(NamedTuple):
+    """What the options say."""
+
+    devices: int | None
+    coordinator: str | None
+    processes: int | None
+    process: int | None
+    wait: int
+    cut: str
+
+    @property
+    def many(self) -> bool:
+        """Whether anything is asked for."""
+        return self[:4] != (None,) * 4
+
+
+def use_devices(asked: Asked, device: str, workers: int | None) -> Any:
+    """The mesh of all devices that are asked for, before the first array exists; None: one."""
+    if asked.coordinator is None and not {asked.processes, asked.process} <= {None}:
+        raise BadSetting("--processes and --process need --coordinator HOST:PORT")
+    if asked.devices is None and asked.coordinator is None:
+        use_device(device)
+        return None
+    if workers is not None:
+        raise BadSetting(
+            "--workers runs several settings side by side, --devices and --coordinator one after "
+            "the other on all devices: leave one of them out"
+        )
+    from peerwise.simulate import make_devices, mesh_of, start_processes
+
+    if asked.devices is not None:
+        make_devices(asked.devices)
+    if asked.coordinator is not None:
+        use_cpu_first(device)
+        start_processes(asked.coordinator, asked.processes, asked.process, asked.wait)
+    use_device(device)
+    return mesh_of(asked.devices)
+
+
+def use_cpu_first(device: str) -> None:
+    """Say which devices before processes are joined, which looks for all of them."""
+    if device == "cpu":
+        use_device(device)
+
+
+def same_description(description: dict[str, Any], folder: Path) -> None:
+    """Refuse processes that were given different files."""
+    from peerwise.processes import said_by_all
+
+    text = json.dumps(description, sort_keys=True, default=str)
+    said = said_by_all(hashlib.sha256(text.encode()).hexdigest())
+    odd = [i for i, mark in enumerate(said) if mark != said[0]]
+    if odd:
+        raise BadSetting(
+            f"process {odd[0]} was given another description than process 0: give all of them the "
+            "same file"
+        )
+    if len(said) > 1:
+        errors.print(f"{len(said)} processes share the network", highlight=False)

@@ -1,0 +1,136 @@
+"""Devices that share a network, of this process or of several on many machines."""
+
+import socket
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+import peerwise
+from peerwise.errors import BadSetting, PeerwiseError
+from peerwise.processes import said_by_all
+from peerwise.simulate.exchange import AXIS
+
+DETECT = "auto"  # the coordinator that JAX finds under SLURM, Open MPI or Kubernetes
+WAIT = 300  # seconds for all processes to come together
+
+
+def mesh_of(devices: int | None = None) -> Mesh:
+    """A mesh of so many devices of every process (default: all), for `simulate(mesh=...)`.
+
+    On a machine without a GPU there is one device, unless `make_devices` was called first.
+    """
+    by_process: dict[int, list[jax.Device]] = {}
+    for device in jax.devices():
+        by_process.setdefault(device.process_index, []).append(device)
+    fewest = min(map(len, by_process.values()))
+    if devices is not None and not 1 <= devices <= fewest:
+        kind = jax.devices()[0].platform
+        are = f"is one {kind} device" if fewest == 1 else f"are {fewest} {kind} devices"
+        raise BadSetting(
+            f"{devices} devices were asked for and there {are} here: take at most {fewest}"
+            + (", or make more of a CPU's (make_devices)" if kind == "cpu" else "")
+        )
+    return Mesh(np.array([d for own in by_process.values() for d in own[:devices]]), (AXIS,))
+
+
+def make_devices(count: int) -> None:
+    """Let a CPU be so many devices, before the first array exists; GPUs are as many as there are.
+
+    Their programs share the cores. It is for trying out what will run on several devices; to use
+    several cores, start a process for each.
+    """
+    if count < 1:
+        raise BadSetting(f"there must be one device at least, got {count}")
+    try:
+        jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:
+        if len(jax.devices("cpu")) < count:
+            raise BadSetting(
+                "devices must be made before the first array: call make_devices first"
+            ) from None
+
+
+def start_processes(
+    coordinator: str, processes: int | None = None, process: int | None = None, wait: int = WAIT
+) -> None:
+    """Join the processes that run a network together; all run the same program.
+
+    `coordinator`: HOST:PORT, an address of process 0 that all reach; or "auto" under SLURM, Open
+    MPI or Kubernetes, where JAX finds out by itself. After `wait` seconds without all of them it
+    gives up. Those that join are trusted: keep the port within a trusted network.
+    """
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    if coordinator == DETECT:
+        told: dict[str, Any] = {}
+    else:
+        _check(coordinator, processes, process)
+        if process:
+            _answering(coordinator, wait)
+        told = {
+            "coordinator_address": coordinator, "num_processes": processes, "process_id": process
+        }  # fmt: skip
+    try:
+        jax.distributed.initialize(**told, initialization_timeout=wait)
+    except (RuntimeError, ValueError) as error:
+        raise BadSetting(_why(error, coordinator, processes, wait)) from None
+    _same_version()
+
+
+def _check(coordinator: str, processes: int | None, process: int | None) -> None:
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadSetting(
+            f"the coordinator must be HOST:PORT, an address of process 0, or {DETECT}, got "
+            f"'{coordinator}'"
+        )
+    if processes is None or process is None:
+        raise BadSetting("with a coordinator say how many processes there are and which this is")
+    if processes < 1 or not 0 <= process < processes:
+        raise BadSetting(
+            f"of {processes} processes there is none number {process}: they count from 0"
+        )
+
+
+def _answering(coordinator: str, wait: float) -> None:
+    """Wait until somebody listens at the coordinator's address."""
+    host, _, port = coordinator.rpartition(":")
+    until = time.monotonic() + wait
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise BadSetting(
+                    f"nobody answers at the coordinator {coordinator} after {wait:.0f} s "
+                    f"({error.strerror or error}): start process 0 there, or give its address"
+                ) from None
+            time.sleep(0.2)
+
+
+def _why(error: Exception, coordinator: str, processes: int | None, wait: float) -> str:
+    text = (str(error).splitlines() or [""])[0]
+    if coordinator == DETECT:
+        return (
+            "JAX found no cluster here (SLURM, Open MPI, Kubernetes) that says who the processes "
+            f"are ({text}): give the coordinator as HOST:PORT"
+        )
+    if "DEADLINE" in text.upper() or "timed out" in text.lower():
+        return (
+            f"not all of {processes} processes came to {coordinator} within {wait:.0f} s: start "
+            "those that are missing, with the same number of processes"
+        )
+    return f"the processes could not be joined at {coordinator}: {text}"
+
+
+def _same_version() -> None:
+    """Refuse processes whose programs would differ."""
+    said = said_by_all(f"peerwise {peerwise.__version__}, jax {jax.__version__}")
+    for i, word in enumerate(said):
+        if word != said[0]:
+            raise PeerwiseError(
+                f"process {i} runs {word} and process 0 {said[0]}: install the same everywhere"
+            )
