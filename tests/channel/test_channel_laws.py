@@ -249,13 +249,13 @@ def look(method, state):
 
 
 @pytest.mark.bits
-@quickly("bursty", "both")
+@quickly("both")
 def test_runtimes_agree_to_the_last_bit(name):
     assert_equal_runs(run(simulate, CHANNELS[name], exact=True), run(walk, CHANNELS[name]))
 
 
 @pytest.mark.bits
-@quickly("both", of=["erasure by sender", "both"])
+@quickly("erasure by sender", of=["erasure by sender", "both"])
 def test_runtimes_agree_on_a_server(name):
     channel = CHANNELS[name]
     exact = run(simulate, channel, "server", exact=True)
@@ -263,7 +263,7 @@ def test_runtimes_agree_on_a_server(name):
 
 
 @pytest.mark.bits
-@quickly("both", of=["churn", "both"])
+@quickly("churn", of=["churn", "both"])
 def test_a_recorded_run_replays_to_the_last_bit(name):
     channel = CHANNELS[name]
     first = run(simulate, channel, exact=True)

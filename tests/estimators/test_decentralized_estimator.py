@@ -148,6 +148,7 @@ def test_a_node_that_does_not_exist_is_refused():
         model.predict(X, node="nort")
 
 
+@pytest.mark.long("lda")
 @pytest.mark.parametrize("model", ["naive_bayes", "lda"])
 def test_a_complete_graph_with_oneself_is_centralised_calibration(model):
     """Theorem 1, on equal groups."""
@@ -471,6 +472,7 @@ def test_a_number_that_never_varies_has_no_say(model):
             close(network.predict_proba(rows, node=node), plain.predict_proba(X, node=node))
 
 
+@pytest.mark.full  # `make test`: learner/test_worlds.py
 def test_a_number_that_never_varies_has_no_say_in_a_net():
     wide = np.column_stack([X[:, :3], np.full(len(X), 7.0)])
     network = small(method="decavg", net="mlp_64", rounds=1).fit(wide, Y)

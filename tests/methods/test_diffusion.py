@@ -93,6 +93,9 @@ def losing(losses, rule):
 SERVER = {"plain": simulate, "exact": partial(simulate, exact=True), "walk": walk}
 
 
+@pytest.mark.long(
+    "lower-plain", "lower-exact", "lower-walk", "higher-plain", "higher-exact", "higher-walk"
+)
 @pytest.mark.parametrize("runtime", SERVER)
 @pytest.mark.parametrize("quantile", ["count", "lower", "higher"])
 def test_a_server_counts_every_loss_once(runtime, quantile):

@@ -249,6 +249,7 @@ def test_with_loss_or_choice_single_rounds_take_nodes_further_apart(graph):
 # --- equation 13
 
 
+@pytest.mark.long("average-line-1.0", "average-line-0.3", "average-ring-1.0", "average-ring-0.3")
 @every_q
 @every_graph
 @pytest.mark.parametrize("method", METHODS)
@@ -297,6 +298,7 @@ def test_round_after_round_equation_13_says_nothing_but_on_a_small_ring(graph, q
         assert bound[-1] > 1000 * found.max()
 
 
+@pytest.mark.long("average-line-1.0", "average-line-0.3", "average-ring-1.0", "average-ring-0.3")
 @every_q
 @every_graph
 @pytest.mark.parametrize("method", ["cta", "average"])

@@ -162,6 +162,7 @@ def test_nodes_start_alike_and_every_repetition_otherwise(method):
         np.testing.assert_allclose(walked, wanted, atol=1e-6)
 
 
+@pytest.mark.full  # `make test`: seeds, above
 def test_each_repetition_of_a_cell_has_its_own_common_start():
     described = {
         "data": "iris", "split": {"nodes": 3}, "network": "ring",

@@ -155,6 +155,7 @@ def central(rounds, lr):
     return reached(method, rounds, None, POOLED, topologies.alone(1))
 
 
+@pytest.mark.full  # `make test`: relay's, test_relay.py
 def test_nodes_of_one_class_come_near_central_descent_and_decavg_does_not():
     wanted = central(300, 0.2)
     ours = relay_gd(NET, lr=0.2, **FULL)

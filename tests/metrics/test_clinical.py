@@ -356,6 +356,7 @@ def test_without_resamples_there_is_no_interval():
     assert got[list(METRICS)].notna().all()
 
 
+@pytest.mark.full  # `make test`: test_coverage.py
 def test_the_interval_covers_the_true_error_as_often_as_it_says():
     covered = {0.8: 0, 0.95: 0}
     for seed in range(200):

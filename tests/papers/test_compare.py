@@ -62,6 +62,7 @@ def test_a_claim_names_its_exceptions():
     assert compare.PAPER.claims([]) == []
 
 
+@pytest.mark.full  # `make test`: a network learns a model, below; estimators/
 def test_a_quick_comparison_without_a_data_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("PEERWISE_DATA", raising=False)
     asked = {"chosen": ["wine"], "quick": True, "repetitions": 2, "workers": 1}

@@ -110,6 +110,7 @@ def test_reach_falls_with_the_size_of_the_tree():
     assert all(np.isclose(r[-1], 1) for r in reaches.values())
 
 
+@pytest.mark.full  # `make test`: test_crc_claims.py, and figure 2 in test_gossip_items.py
 def test_a_quick_table_beside_the_papers(data_folder, tmp_path):
     asked = {"chosen": ["skin", "bank"], "quick": True, "workers": 1}
     found = reproduce(crc.PAPER, ["table-1", "table-12"], tmp_path, **asked)

@@ -89,6 +89,7 @@ def test_all_nodes_begin_alike_and_combining_brings_them_together(small_images, 
     ).all()  # replicas have draws of their own
 
 
+@pytest.mark.full  # `make test`: a seldom heard node, methods/test_cvar_claim.py
 def test_nobody_learns_the_class_of_a_node_that_is_never_heard(small_images, runs):
     """Of three classes, node 0 alone has the first and all its messages are lost."""
     quiet = {

@@ -86,7 +86,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.some("lossy, late server", "redrawn trees", "pushes", "lossy tree")
+@pytest.mark.some("lossy, late server", "pushes", "lossy tree")
 @pytest.mark.parametrize("name", CASES)
 def test_nodes_driven_by_hand_end_as_in_walk(name):
     method, topology, channel, precision = CASES[name]

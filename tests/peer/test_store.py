@@ -223,19 +223,19 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path):
 
 def test_a_peer_whose_disk_is_full_ends_and_goes_on_when_there_is_room(tmp_path):
     graph = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
-    fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=300)
+    fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=120)
     full, other = fed.daemon("a"), fed.daemon("b", linger=0.0)
     ((pages,),) = full.store.rows("PRAGMA page_count")
-    full.store.rows(f"PRAGMA max_page_count = {pages + 10}")
+    full.store.rows(f"PRAGMA max_page_count = {pages + 4}")
     with pytest.raises(BadFile, match="disk is full"):
         run_all(full, other)
     reached = full.store.progress()[0].round
-    assert 0 < reached < 300
+    assert 0 < reached < 120
     for daemon in (full, other):
         daemon.store.close()
     again = [fed.daemon(name) for name in "ab"]
     assert run_all(*again) == [True, True]
-    assert again[0].store.rows("SELECT count(*) FROM rounds") == [(300,)]
+    assert again[0].store.rows("SELECT count(*) FROM rounds") == [(120,)]
 
 
 def fill(tmp_path, **told):

@@ -247,9 +247,8 @@ def test_group_by_group_equals_node_by_node(way, block, monkeypatch):
     assert_equal_runs(run, oracle(way), 1e-5)
 
 
-@pytest.mark.parametrize(
-    "way", [*(pytest.param(w, marks=pytest.mark.full) for w in ("an epoch", "steps")), WAY]
-)
+@pytest.mark.full  # `make test`: two groups, above
+@pytest.mark.parametrize("way", ["an epoch", "steps", WAY])
 def test_two_at_a_time_equals_node_by_node(way, monkeypatch):
     """As a CPU does it where no more fit into its cache."""
     monkeypatch.setattr(lanes_module, "CACHE", 1)
