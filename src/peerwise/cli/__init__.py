@@ -13,6 +13,7 @@ from peerwise.cli.common import console, errors, stop_at_once
 from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
 from peerwise.cli.peer import peer_app
+from peerwise.cli.plan import plan
 from peerwise.errors import PeerwiseError
 from peerwise.files import NoHash
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: list[Any] = [
-    *(study.demo, init.init, study.run, compare, study.reproduce, study.report),
+    *(study.demo, init.init, plan, study.run, compare, study.reproduce, study.report),
     *(sites.join, sites.predict, sites.ledger),
 ]
 for command in _COMMANDS:
