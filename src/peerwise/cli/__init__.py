@@ -14,6 +14,7 @@ from peerwise.cli.compare import compare
 from peerwise.cli.network import network_app
 from peerwise.cli.page import page, with_ports
 from peerwise.cli.peer import peer_app
+from peerwise.cli.plan import plan
 from peerwise.errors import PeerwiseError
 from peerwise.files import NoHash
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: list[Any] = [
-    *(study.demo, init.init, study.run, compare, study.reproduce, study.report, page),
+    *(study.demo, init.init, plan, study.run, compare, study.reproduce, study.report, page),
     *(sites.join, sites.predict, sites.ledger),
 ]
 for command in _COMMANDS:

@@ -1,0 +1,138 @@
+"""What a run will cost, before it is run."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from peerwise.cli.common import Data, Device, console, progress, use_data, use_device
+from peerwise.errors import BadSetting
+
+
+def plan(
+    config: Annotated[Path, typer.Argument(help="A TOML file, as for `peerwise run`.")],
+    data: Data = None,
+    device: Device = "auto",
+    devices: Annotated[
+        int | None, typer.Option(min=2, help="Also one network over so many devices like this.")
+    ] = None,
+    link: Annotated[
+        float, typer.Option(min=0.001, help="GB/s between two devices, with --devices.")
+    ] = 25.0,
+    calibrate: Annotated[
+        bool, typer.Option(help="Run a few rounds to estimate seconds; without, nothing is run.")
+    ] = True,
+) -> None:
+    """Say what a run will cost: bytes a round, memory, FLOP, seconds, and what limits it.
+
+    Of every method one cell is compiled and calibrated, the one with most work; memory and seconds
+    of its others are estimated from it.
+    """
+    from peerwise.learner import expand
+    from peerwise.learner import plan as planning
+    from peerwise.study.sweep import read_config
+
+    use_device(device)
+    use_data(data)
+    asked = expand(read_config(config))
+    cells = list({c.key: c for c in (*asked, *(c.reference() for c in asked))}.values())
+    labels = {c.key: c.label for c in asked}
+    with progress("planning") as advance:
+        planned, largest = [planning.plan(c) for c in cells], dict[str, Any]()
+        for p in planned:
+            name = p.cell["method"]["name"]
+            if name not in largest or p.work > largest[name].work:
+                largest[name] = p
+        timings = {}
+        for done, (name, p) in enumerate(largest.items()):
+            advance(done, len(largest))
+            largest[name] = planning.compiled(p)
+            if calibrate:
+                timings[name] = planning.calibrate(p.cell)
+        here = planning.machine() if calibrate else None
+    timings, planned = _of_all(planning, planned, largest, timings)
+    _show(planning, planned, timings, here, {c.key: labels.get(c.key, c.label) for c in cells})
+    if devices is not None:
+        _show_devices(planning, planned, timings, devices, link)
+
+
+def _of_all(
+    planning: Any, planned: list[Any], largest: dict[str, Any], timings: dict[str, Any]
+) -> tuple[dict[str, tuple[Any, bool]], list[Any]]:
+    """Timings by key, and whether they were measured; cells with their memory."""
+    every, whole = {}, []
+    for p in planned:
+        name = p.cell["method"]["name"]
+        like = largest[name]
+        if name in timings:
+            ratio = p.flop / like.flop if like.flop else 1.0
+            every[p.cell.key] = timings[name].scaled(ratio), p.cell is like.cell
+        whole.append(planning.like(p, like))
+    return every, whole
+
+
+def _show(
+    planning: Any, planned: list[Any], timings: Any, here: Any, labels: dict[str, str]
+) -> None:
+    table = Table(title="Before the run", title_justify="left")
+    heads = ["cell", "nodes", "message", "bytes a round", "rounds", "memory", "FLOP a round"]
+    heads += ["s a round", "s in all", "limit"] if timings else []
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("cell", "limit") else "right")
+    total = 0.0
+    for p in planned:
+        s = p.cell["run"]
+        varied = [f"{k} = {v}" for k, v in p.cell.varied if k != "method"]
+        cells = [escape(", ".join([labels[p.cell.key], *varied])), str(p.links.n)]
+        cells += [_size(p.cost.message), _size(p.traffic), str(s["rounds"]), _size(p.memory)]
+        cells.append(f"{p.flop:.2g}")
+        if timings:
+            timing, measured = timings[p.cell.key]
+            seconds = timing.total(s["rounds"], len(planning.recorded(p.cell)))
+            total += seconds
+            cells += [f"{timing.round:.2g}", f"{'' if measured else '~'}{seconds:.3g}"]
+            cells.append(planning.limit_of(p, timing, here))
+        table.add_row(*cells)
+    console.print(table)
+    console.print(
+        "bytes a round are those of one network; memory, FLOP and seconds those of all repetitions"
+    )
+    if timings:
+        cores = os.cpu_count() or 1
+        console.print(
+            f"Seconds in all, one cell after the other: about [bold]{total:.3g}[/] (~: from another "
+            f"cell of the method, by FLOP). This machine: {here.flops / 1e9:.3g} GFLOP/s in "
+            f"products, {here.bandwidth / 1e9:.3g} GB/s in copies, {cores} cores; `peerwise run` "
+            "runs a cell on each core."
+        )
+
+
+def _show_devices(
+    planning: Any, planned: list[Any], timings: Any, devices: int, link: float
+) -> None:
+    if not timings:
+        raise BadSetting("--devices needs the calibration: leave --no-calibrate out")
+    title = f"One network over {devices} devices like this one, joined at {link:g} GB/s"
+    table = Table(title=title, title_justify="left")
+    for head in ("cell", "comes in a round", "s a round", "memory each", "limit"):
+        table.add_column(head, justify="left" if head in ("cell", "limit") else "right")
+    for p in planned:
+        if p.links.n < devices or p.cell.method.traits.place == "pooled":
+            continue
+        s = planning.shared(p, timings[p.cell.key][0], devices, link * 1e9)
+        varied = [f"{k} = {v}" for k, v in p.cell.varied if k != "method"]
+        name = escape(", ".join([p.cell.label, *varied]))
+        table.add_row(name, _size(s.crossing), f"{s.seconds:.2g}", _size(s.memory), s.limit)
+    console.print(table)
+    console.print("The least that it can take: what small operations cost does not get less.")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
