@@ -152,8 +152,8 @@ def stopping(folder: Path, elsewhere: bool = False) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def use_device(device: str) -> None:
-    """Choose where arrays live, before the first of them exists; worker processes inherit it."""
+def choose_device(device: str) -> None:
+    """Choose where arrays will live, without looking for devices."""
     import jax
 
     if device not in ("auto", "cpu", "gpu"):
@@ -161,7 +161,14 @@ def use_device(device: str) -> None:
     if device == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
         jax.config.update("jax_platforms", "cpu")
-    elif device == "gpu":
+
+
+def use_device(device: str) -> None:
+    """Choose where arrays live, before the first of them exists; worker processes inherit it."""
+    import jax
+
+    choose_device(device)
+    if device == "gpu":
         try:
             jax.devices("gpu")
         except RuntimeError:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from peerwise.cli.common import errors, use_device
+from peerwise.cli.common import choose_device, errors, use_device
 from peerwise.errors import BadSetting
 
 Devices = Annotated[
@@ -60,16 +60,10 @@ def use_devices(asked: Asked, device: str, workers: int | None) -> Any:
     if asked.devices is not None:
         make_devices(asked.devices)
     if asked.coordinator is not None:
-        use_cpu_first(device)
+        choose_device(device)
         start_processes(asked.coordinator, asked.processes, asked.process, asked.wait)
     use_device(device)
     return mesh_of(asked.devices)
-
-
-def use_cpu_first(device: str) -> None:
-    """Say which devices before processes are joined, which looks for all of them."""
-    if device == "cpu":
-        use_device(device)
 
 
 def same_description(description: dict[str, Any], folder: Path) -> None:

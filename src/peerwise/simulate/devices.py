@@ -49,7 +49,7 @@ def make_devices(count: int) -> None:
     except RuntimeError:
         if len(jax.devices("cpu")) < count:
             raise BadSetting(
-                "devices must be made before the first array: call make_devices first"
+                "a CPU's devices are made before the first array exists: call make_devices earlier"
             ) from None
 
 

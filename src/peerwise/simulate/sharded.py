@@ -80,7 +80,7 @@ def _inside(mesh: Mesh, f: Callable[..., Any], shared: int, out: Any) -> Callabl
     return jax.shard_map(one, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
 
 
-def _arguments(plan: Plan, mine: _Part, key: Array, each: Any, whole: Any) -> tuple[Any, ...]:
+def _arguments(plan: Plan, mine: _Part, key: Array, each: Any, whole: Any) -> Any:
     """Key, rows, links and probe as the program takes them."""
     looks = None
     if each or whole is not None:
@@ -98,6 +98,10 @@ def _broken(carry: Carry, here: Part) -> Array | None:
     )
 
 
+def _looked(method: Method, each: tuple[Partial, ...], state: State) -> dict[str, Array]:
+    return {name: a for look in each for name, a in look(method, state).items()}
+
+
 def _numbered(carry: Carry) -> Carry:
     return jax.tree.map(lambda a: a[None], carry)
 
@@ -105,7 +109,8 @@ def _numbered(carry: Carry) -> Carry:
 @partial(jax.jit, static_argnums=(0, 1))
 def _begin(plan: Plan, mesh: Mesh, mine: Any, key: Any, each: Any, whole: Any, at: Any) -> Any:
     def f(mine: _Part, key: Any, each: Any, whole: Any, at: Any) -> Any:
-        carry = begin(plan, *_arguments(plan, mine, key, each, whole), at, mine.here)
+        typed, shards, links, looks = _arguments(plan, mine, key, each, whole)
+        carry = begin(plan, typed, shards, links, looks, at, mine.here)
         return _numbered(carry), _broken(carry, mine.here)
 
     return _inside(mesh, f, 4, (MINE, SHARED))(mine, key, each, whole, at)
@@ -151,8 +156,8 @@ class ManyDevices:
         )
         here, links = (jax.tree.map(self._put, t) for t in (self.tables.here, self.tables.topology))
         self._mine = _Part(here, self._rows(shards), links, looked_at)
-        seen = jax.eval_shape(lambda s: [look(plan.method, s) for look in each], self._like.state)
-        self._names = {name for one in seen for name in one}
+        seen = jax.eval_shape(partial(_looked, plan.method), each, self._like.state)
+        self._names = set(seen)
         channel = jax.tree.map(np.asarray, channel)
         self._rest = (np.asarray(jax.random.key_data(key)), channel, self._each, self._whole, at)
         self._broke: np.ndarray | None = None

@@ -1,0 +1,133 @@
+"""One network over many devices gives what one device gives, and the same on any number of them."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "sharing.py"
+QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+EVERY = (
+    "crc", "decdiff", "push", "relay", "ba_bfl", "cvar", "cfa_ge", "cfa_ge kept", "hubs", "star",
+    "server", "late", "late pushes", "redrawn", "complete", "exact", "double", "checkpoints",
+)  # fmt: skip
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def started(out, counts, names, flags="", **more):
+    env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", **more}
+    env["PYTHONPATH"] = f"{SCRIPT.parents[1] / 'src'}:{SCRIPT.parent}"
+    command = [sys.executable, str(SCRIPT), str(out), counts, *names]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def ended(*processes):
+    """Wait for all; where one fails the others, which would wait for it, are killed."""
+    try:
+        for process in processes:
+            said, _ = process.communicate()
+            assert process.returncode == 0, said.decode()[-3000:]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def found(out):
+    """case -> devices -> arrays."""
+    results = {}
+    with np.load(f"{out}.npz") as file:
+        for key in file.files:
+            case, count, _ = key.split("|")
+            results.setdefault(case, {}).setdefault(count, []).append(file[key])
+    return results
+
+
+def close(a, b):
+    """To rounding, of the largest entry of each array."""
+    for x, y in zip(a, b, strict=True):
+        assert x.shape == y.shape
+        assert x.dtype == y.dtype
+        fine = np.isfinite(x)
+        np.testing.assert_array_equal(fine, np.isfinite(y))
+        most = np.abs(x[fine]).max(initial=1e-3)
+        np.testing.assert_allclose(x[fine], y[fine], rtol=0, atol=1e-4 * most)
+
+
+def same(a, b):
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def check(results):
+    for case, by_count in results.items():
+        one, first, *others = by_count.values()
+        if case == "checkpoints":  # each began on another number of devices than it ended on
+            for end in (first, *others):
+                close(one, end)
+            continue
+        close(one, first)
+        for other in others:
+            same(first, other)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Two processes of one device, and one process of up to four devices, at the same time."""
+    folder, names = tmp_path_factory.mktemp("few"), ("crc", "decdiff", "push")
+    address = {"COORDINATOR": f"127.0.0.1:{free_port()}", "PROCESSES": "2"}
+    pair = [
+        started(folder / f"two{i}", "2", ["crc"], QUICKLY, **address, PROCESS=str(i))
+        for i in (0, 1)
+    ]
+    alone = started(folder / "one", "1,2,4", [*names, "checkpoints"], QUICKLY)
+    ended(*pair, alone)
+    return folder
+
+
+def test_any_number_of_devices_gives_what_one_gives(few):
+    """In short; `test_all_methods_on_any_number_of_devices` has every case."""
+    results = found(few / "one")
+    assert list(results) == ["crc", "decdiff", "push", "checkpoints"]
+    check(results)
+
+
+def test_two_processes_give_what_one_gives(few):
+    alone, pair = found(few / "one"), [found(few / f"two{i}") for i in (0, 1)]
+    for both in pair:
+        same(both["crc"]["2"], alone["crc"]["2"])
+
+
+@pytest.mark.full  # test_any_number_of_devices_gives_what_one_gives
+def test_all_methods_on_any_number_of_devices(tmp_path):
+    ended(started(tmp_path / "one", "1,2,4,8", EVERY))
+    results = found(tmp_path / "one")
+    assert list(results) == list(EVERY)
+    check(results)
+
+
+@pytest.mark.full  # test_two_processes_give_what_one_gives
+def test_all_methods_in_two_processes(tmp_path):
+    address = {"COORDINATOR": f"127.0.0.1:{free_port()}", "PROCESSES": "2"}
+    pair = [
+        started(tmp_path / f"two{i}", "2,4", EVERY[:-1], **address, PROCESS=str(i)) for i in (0, 1)
+    ]
+    alone = started(tmp_path / "one", "2,4", EVERY[:-1])
+    ended(*pair, alone)
+    results = found(tmp_path / "one")
+    for i in (0, 1):
+        both = found(tmp_path / f"two{i}")
+        for case in EVERY[:-1]:
+            for count in ("2", "4"):
+                same(both[case][count], results[case][count])
+                same(both[case][count], results[case]["2"])
