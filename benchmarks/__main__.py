@@ -22,6 +22,7 @@ NAMES = (
     "neural",
     "peers",
     "attack",
+    "page",
 )
 
 

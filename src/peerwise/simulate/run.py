@@ -1,5 +1,6 @@
 """Run a method on a whole network at once: every node is a row of an array."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
 from peerwise.topology import Topology
 from peerwise.topology.links import late_links
+
+OFTEN = 0.25  # seconds that a chunk of rounds may take, where somebody watches
 
 
 def simulate(
@@ -55,7 +58,8 @@ def simulate(
     `until` stops early; `resume` goes on from such a run as if it had never stopped. With
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
     would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
-    called with the number of rounds done, and `watch` with it and the history so far.
+    called with the number of rounds done, and `watch` with it and the history so far; chunks grow
+    until those who watch are told a few times a second.
     """
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at
@@ -84,8 +88,9 @@ def simulate(
             max(1, rounds // 50) if progress or watch or checkpoint else max(stop - done, 1)
         )
         runtime.check_losses(carry.state)
+        grows = watch is not None and chunk is None and progress is None and checkpoint is None
         while done < stop:
-            start, done = done, min(done + step, stop)
+            start, done, begun = done, min(done + step, stop), time.perf_counter()
             carry = advance_all(
                 plan, axes, carry, start, done, key, data, network, channel, eye, recorded
             )
@@ -96,7 +101,10 @@ def simulate(
                 jax.block_until_ready(carry.state)
                 progress(done)
             if watch is not None:
+                jax.block_until_ready(carry.state)
                 watch(done, _history(carry, at, done, replicas))
+            if grows and time.perf_counter() - begun < OFTEN:  # who watches sees no faster
+                step *= 2
         return Run(
             state=carry.state,
             rounds=done,
