@@ -23,6 +23,7 @@ NAMES = (
     "gpu",
     "peers",
     "attack",
+    "page",
 )
 
 

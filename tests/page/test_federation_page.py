@@ -120,8 +120,8 @@ def enter(tab, token):
 
 
 def state_of(name):
-    place = f"[...document.querySelectorAll('#peers tbody tr')].find(r => r.cells[0].innerText === '{name}')"
-    return f"{place}.cells[1].innerText"
+    rows = "[...document.querySelectorAll('#peers tbody tr')]"
+    return f"{rows}.find(r => r.cells[0].innerText === '{name}').cells[1].innerText"
 
 
 def test_a_peer_that_ends_is_said_and_heals(tab, peers, monkeypatch):
@@ -167,13 +167,16 @@ def test_a_site_sees_what_left_who_is_silent_and_who_was_refused(tab, peers, fed
     with page as server:
         tab.open(server.address)
         text = tab.text
-        assert "Round 6 of 20" in text and f"Waiting for {waits} since" in text
+        assert "Round 6 of 20" in text
+        assert f"Waiting for {waits} since" in text
         assert "error on 12 held-out rows of this site" in text
         assert (
             "A letter holds numbers of the model, and no row: value: 70 numbers (10 by 7)" in text
         )
-        assert "letters are exact" in text and "364 days" in text
-        assert HOSTILE in text and tab("window.bad") is None  # a caller's name is text
+        assert "letters are exact" in text
+        assert "364 days" in text
+        assert HOSTILE in text
+        assert tab("window.bad") is None
         assert "not yet" in tab("document.getElementById('letters').innerText")
         enter(tab, TOKEN)
         tab.page.on("dialog", lambda dialog: dialog.accept())
@@ -184,7 +187,8 @@ def test_a_site_sees_what_left_who_is_silent_and_who_was_refused(tab, peers, fed
         tab.until("!document.getElementById('neighbours').innerText.includes('ejected')")
         tab.page.get_by_role("button", name="Stop this peer").click()
         tab.until("document.getElementById('acting').innerText.includes('told to stop')")
-        assert stopped == [1] and tab.said == []
+        assert stopped == [1]
+        assert tab.said == []
         # those who watch are told when it ends
     tab.until("document.getElementById('word').innerText === 'ended'")
 
@@ -204,7 +208,8 @@ def test_everybody_can_read_the_page_of_a_site(browser, peers, fed):
 def test_nothing_of_a_row_is_shown(fed, peers):
     """Numbers of rows that are in no name, hash or count do not turn up."""
     text = json.dumps(SiteLook(peers.federation.state("node0"), fed.keys)())
-    assert "features" not in text and "center" not in text
+    assert "features" not in text
+    assert "center" not in text
     assert set(SiteLook(peers.federation.state("node0"))()["letters"][0]) == {
         "to", "phase", "round", "bytes", "sha256", "made", "taken",
     }  # fmt: skip
@@ -218,8 +223,10 @@ def test_a_peer_that_has_not_begun_is_said(tmp_path):
 def test_four_real_peers_one_is_killed_and_heals(tab, tmp_path):
     from peerwise.data import load
 
-    here = local.set_up(tmp_path / "net", load("digits"), nodes=4, rows=100, graph="ring",
-                        description={"method": {"name": "crc"}, "run": {"rounds": 3000}})  # fmt: skip
+    description = {"method": {"name": "crc"}, "run": {"rounds": 3000}}
+    here = local.set_up(
+        tmp_path / "net", load("digits"), nodes=4, rows=100, graph="ring", description=description
+    )
     said = "document.getElementById('sentence').textContent"
     with local.Peers(here) as peers, NetworkPage(peers, Access()) as page:
         tab.open(page.server.address)

@@ -43,7 +43,8 @@ def test_the_page_has_the_numbers_of_the_run(tab, report, run_folder):
         "[...document.querySelector('table').tBodies[0].rows].map(r => [...r.cells].map(c => "
         "[c.dataset.metric || null, c.innerText]))"
     )
-    assert len(rows) == 3 and len(head) >= len(rows[0])
+    assert len(rows) == 3
+    assert len(head) >= len(rows[0])
     shown = {(row[0][1].split()[0], name): text for row in rows for name, text in row[1:]}
     checked = 0
     for record in records:
@@ -84,18 +85,22 @@ def test_the_table_sorts_filters_and_copies(tab, report):
     tab.open(report)
     first = "document.querySelector('table tbody th').innerText"
     tab.page.locator("button[data-column='test error']").click()
-    errors = "[...document.querySelectorAll('td[data-metric=test_error]')].map(c => parseFloat(c.innerText))"
+    cells = "[...document.querySelectorAll('td[data-metric=test_error]')]"
+    errors = f"{cells}.map(c => parseFloat(c.innerText))"
     assert tab(errors) == sorted(tab(errors))
     tab.page.locator("button[data-column='test error']").click()
     assert tab(errors) == sorted(tab(errors), reverse=True)
     tab.page.get_by_label("method").first.select_option("isolated")
-    assert tab(first).startswith("isolated") and len(tab(errors)) == 1
+    assert tab(first).startswith("isolated")
+    assert len(tab(errors)) == 1
     tab(
-        "navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }"
+        "navigator.clipboard.writeText = "
+        "text => { window.copied = text; return Promise.resolve(); }"
     )
     tab.page.get_by_role("button", name="Copy CSV").first.click()
     lines = tab.until("window.copied").splitlines()
-    assert lines[0].startswith("method,test_error") and lines[1].startswith("isolated,0.")
+    assert lines[0].startswith("method,test_error")
+    assert lines[1].startswith("isolated,0.")
     tab("window.copied = null")
     tab.page.get_by_role("button", name="Copy LaTeX").first.click()
     assert r"\begin{tabular}{lr" in tab.until("window.copied")
@@ -106,7 +111,8 @@ def test_nothing_leaves_and_nothing_else_runs(tab, report):
     assert [u for u in tab.asked if not u.startswith("file:")] == []
     assert tab.said == []
     html = tab.page.content()
-    assert not re.search(r"\son[a-z]+=", html) and ' style="' not in html.partition("<main")[0]
+    assert not re.search(r"\son[a-z]+=", html)
+    assert ' style="' not in html.partition("<main")[0]
     tab(
         "(() => { const s = document.createElement('script'); s.textContent = 'window.bad = 1'; "
         "document.body.append(s); const i = new Image(); i.src = 'http://127.0.0.1:1/x.png'; })()"
@@ -141,11 +147,13 @@ def test_hostile_names_are_text(tab, tmp_path):
     write_folder(tmp_path, config={"data": HOSTILE}, records=[record("test_error", 0.25)],
                  history=history, rows=[], reading={HOSTILE: [HOSTILE]})  # fmt: skip
     text = write(tmp_path).read_text()
-    assert HOSTILE not in text and "<script>window" not in text
+    assert HOSTILE not in text
+    assert "<script>window" not in text
     tab.open((tmp_path / "report.html").as_uri())
     tab.page.locator("summary").first.click()
     assert HOSTILE in tab.text
-    assert tab("window.bad") is None and tab.said == []
+    assert tab("window.bad") is None
+    assert tab.said == []
 
 
 def test_data_cannot_end_its_element():
@@ -156,7 +164,7 @@ def test_data_cannot_end_its_element():
 
 
 def _folders(run_folder, tmp_path):
-    """Run folders that are damaged, half written or of another version, and what is said of them."""
+    """Folders that are damaged, half written or of another version, and what is said of each."""
     import shutil
 
     def copy(name):
@@ -200,7 +208,8 @@ def test_a_run_of_an_earlier_version_lacks_only_what_it_did_not_keep(run_folder,
     store.collect(rows)
     page = gather(tmp_path / "old")
     assert page["networks"] == {"graphs": [], "held": []}
-    assert page["table"]["rows"] and page["series"]
+    assert page["table"]["rows"]
+    assert page["series"]
 
 
 def test_what_is_thinned_keeps_its_ends_and_its_numbers():
@@ -209,7 +218,8 @@ def test_what_is_thinned_keeps_its_ends_and_its_numbers():
     last = np.array([0.3, 0.1, np.nan, 0.9, 0.2])
     assert {1, 3} <= set(thin.chosen_nodes(np.nan_to_num(last, nan=0.5), 3).tolist())
     nodes, rounds = thin.room(10, 1000, 1000)
-    assert nodes == 1000 and 10 * nodes * rounds <= thin.NUMBERS
+    assert nodes == 1000
+    assert 10 * nodes * rounds <= thin.NUMBERS
     values = np.random.default_rng(0).random((7, 9))
     packed = thin.packed(values)
     import base64
@@ -217,3 +227,19 @@ def test_what_is_thinned_keeps_its_ends_and_its_numbers():
     whole = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(7, 9)
     back = packed["lo"] + whole / 65534 * (packed["hi"] - packed["lo"])
     np.testing.assert_allclose(back, values, atol=1e-5)
+
+
+@pytest.mark.full  # for which test_what_is_thinned_keeps_its_ends_and_its_numbers stands
+def test_a_thousand_rounds_of_a_thousand_nodes_stay_usable(tab, tmp_path):
+    from page.large import write_large
+
+    path = write(write_large(tmp_path))
+    assert path.stat().st_size < 3_000_000
+    tab.open(path.as_uri())
+    assert tab("document.querySelectorAll('path.mean').length") == 10
+    assert tab("document.querySelectorAll('circle.node').length") == 1000
+    slider = tab.page.get_by_role("slider", name="round")
+    slider.focus()
+    tab.page.keyboard.press("Home")
+    assert "round 1:" in tab.text
+    assert tab.said == []

@@ -53,9 +53,11 @@ def page():
 
 def test_every_answer_is_guarded(page):
     status, headers, text = ask(page)
-    assert status == 200 and "<main" in text
+    assert status == 200
+    assert "<main" in text
     policy = headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
     assert not any(name.startswith("access-control") for name in headers)
     assert ask(page, path="/static/dom.js")[0] == 200
@@ -83,12 +85,16 @@ def test_other_sites_are_refused(page, headers, status):
 def test_only_the_token_lets_callers_act(page):
     assert say(page, "/act", {"do": "stop"})[0] == 401
     status, headers, text = say(page, "/login", {"token": "wrong-wrong-wrong"})
-    assert status == 403 and "not the token" in text and "set-cookie" not in headers
+    assert status == 403
+    assert "not the token" in text
+    assert "set-cookie" not in headers
     assert say(page, "/act", {"do": "stop"}, Cookie="peerwise=guessed")[0] == 401
     assert ask(page, "POST", "/login", "token=x", Content_Type="text/plain")[0] == 415
     status, headers, _ = say(page, "/login", {"token": TOKEN})
     cookie = headers["set-cookie"]
-    assert status == 200 and "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert status == 200
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
     assert page.done == []
     assert say(page, "/act", {"do": "stop"}, Cookie=cookie.partition(";")[0])[0] == 200
     assert page.done == ["stop"]
@@ -137,7 +143,9 @@ def test_over_tls_nothing_is_shown_without_the_token(tmp_path):
     access = Elsewhere("127.0.0.1", 0, TOKEN, pem)
     with Page(show, access, feed=Feed(lambda: {"secret": 1})) as page:
         status, _, text = ask(page, context=context)
-        assert status == 200 and "secret" not in text and "notice.js" in text
+        assert status == 200
+        assert "secret" not in text
+        assert "notice.js" in text
         assert ask(page, path="/events", context=context)[0] == 401
         assert say(page, "/login", {"token": "wrong-wrong-wrong"}, context=context)[0] == 403
         _, headers, _ = say(page, "/login", {"token": TOKEN}, context=context)
@@ -198,7 +206,8 @@ def test_a_live_run_grows_and_ends_as_its_report(tab, config, tmp_path):
             for least in range(1, 6):
                 counts.append(tab.until(f"{points} >= {least} && {points}"))
                 seen.set()
-            assert counts == sorted(counts) and counts[0] < counts[-1]
+            assert counts == sorted(counts)
+            assert counts[0] < counts[-1]
             # the last page is the report, with everything in it
             tab.until("document.querySelectorAll('td[data-metric=test_error]').length === 3")
             learning.join(60)

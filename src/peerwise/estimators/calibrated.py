@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from peerwise import notebook
 from peerwise.core import Shard
 from peerwise.data.schema import Feature, Schema
 from peerwise.declare import find
@@ -78,6 +79,14 @@ class Tabular(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "schema_")
         columns, _ = as_columns(self, X, reset=False)
         return without(encoded(columns, self.schema_, self.handle_unknown), self._constant)
+
+    def _html_repr(self) -> str:
+        """What scikit-learn shows of an estimator in notebooks, then what this one has learnt."""
+        return str(super()._html_repr()) + self._learnt_html()
+
+    def _learnt_html(self) -> str:
+        """What was learnt; nothing before `fit`."""
+        return ""
 
     def _decide(self, log_prob: Array) -> Array:
         """The most probable class, or the one of least expected cost."""
@@ -381,6 +390,15 @@ class RiskCalibratedClassifier(Tabular):
         """The calibrated classifier, on encoded rows."""
         check_is_fitted(self, "calibrated_")
         return self.calibrated_.to_classifier()
+
+    def _learnt_html(self) -> str:
+        if not hasattr(self, "calibrated_"):
+            return ""
+        curve = np.asarray(getattr(self, "loss_curve_", ()), float)
+        steps = np.unique(np.linspace(0, len(curve) - 1, min(len(curve), 200)).astype(int))
+        lines = {"soft error": (steps.tolist(), curve[steps].tolist())} if len(curve) > 1 else {}
+        drawn = notebook.chart(lines, "soft error on the rows watched", "iteration of calibration")
+        return self.classifier_._repr_html_() + drawn
 
     def predict_joint_log_proba(self, X: Any) -> Array:
         """log p(x, y) of the (standardised) rows."""

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from peerwise import metrics, topology
+from peerwise import metrics, notebook, topology
 from peerwise.agreement import phase_options
 from peerwise.core import Tree
 from peerwise.declare import Varies, find
@@ -296,6 +296,18 @@ class DecentralizedClassifier(Tabular):
             models = [of_nodes(jax.tree.map(lambda a: a[None], value)) for value in parts]
         self.node_models_ = dict(zip(names, models, strict=True))
         self.consensus_ = consensus
+
+    def _learnt_html(self) -> str:
+        if not hasattr(self, "consensus_"):
+            return ""
+        by = self.history_.groupby("round")["train_error"]
+        lines = {
+            "mean of nodes": (by.mean().index.tolist(), by.mean().tolist()),
+            "worst node": (by.max().index.tolist(), by.max().tolist()),
+        }
+        drawn = notebook.chart(lines, "error on the training rows", "round")
+        model = getattr(self.consensus_, "_repr_html_", str)()
+        return str(model) + drawn
 
     def _model_name(self) -> str | None:
         try:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from peerwise import notebook
 from peerwise.data.decode import decode
 from peerwise.data.encode import encode_rows
 from peerwise.errors import BadData, BadSetting, UnknownName
@@ -20,6 +21,7 @@ from peerwise.shards import roomy
 if TYPE_CHECKING:
     from peerwise.models.algebra import Statistics
 
+SHOWN = 12  # columns, in a notebook
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[Any] | pd.DataFrame
 
@@ -179,3 +181,25 @@ class Classifier:
     def parameters(self) -> dict[str, Any]:
         """Prior, means, variances and category probabilities, as a textbook writes them."""
         return dict(self._run("describe"))
+
+    def _repr_html_(self) -> str:
+        """What was learnt, for notebooks: how frequent classes are, and their means."""
+        known, schema = self.parameters, self.statistics.schema
+        classes = [str(c) for c in schema.classes]
+        rows = []
+        if "prior" in known:
+            rows.append(["(share of rows)", *(f"{p:.3f}" for p in np.ravel(known["prior"]))])
+        numbers = [f for f in schema.features if f.kind == "numeric"]
+        mean = np.asarray(known.get("mean", np.zeros((0, 0))))
+        left = len(schema.features)
+        if mean.shape == (len(classes), len(numbers)):
+            apart = np.ptp(mean, axis=0)  # in units of all rows
+            most = np.argsort(-apart, kind="stable")[:SHOWN]
+            for j in most:
+                f = numbers[j]
+                own = mean[:, j] * (f.scale or 1.0) + (f.center or 0.0)
+                rows.append([f.name, *(f"{v:.4g}" for v in own)])
+            left -= len(most)
+        more = f"; {left} more columns" if left else ""
+        caption = f"Means of each class, of the columns that tell classes apart most{more}"
+        return notebook.table(["", *classes], rows, caption)

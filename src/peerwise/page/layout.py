@@ -1,5 +1,7 @@
 """Where the nodes of a graph are drawn."""
 
+import warnings
+
 import networkx as nx
 import numpy as np
 
@@ -41,10 +43,12 @@ def _start(nodes: int, edges: np.ndarray) -> np.ndarray:
     degree = np.maximum(np.asarray(a.sum(1)).ravel(), 1)
     laplacian = sp.diags(degree) - a
     # ones are the wave that does not move
-    _, waves = lobpcg(
-        laplacian, rng.normal(size=(nodes, 2)), Y=np.ones((nodes, 1)), largest=False, tol=1e-3,
-        maxiter=80, M=sp.diags(1 / degree),
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # roughly is good enough to begin with
+        _, waves = lobpcg(
+            laplacian, rng.normal(size=(nodes, 2)), Y=np.ones((nodes, 1)), largest=False,
+            tol=1e-3, maxiter=80, M=sp.diags(1 / degree),
+        )  # fmt: skip
     return np.asarray(waves) / max(np.ptp(waves), 1e-12) + rng.normal(size=(nodes, 2)) * 0.01
 
 

@@ -199,18 +199,19 @@ def _lines(group: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
 def _nodes(group: pd.DataFrame, most_nodes: int, most_rounds: int) -> dict[str, Any] | None:
     """The test error of single nodes in the first repetition."""
     first = group[group["repetition"] == group["repetition"].min()]
-    wide = first.pivot(index="node", columns="round", values="test_error").sort_index()
-    if len(wide) < 2:
+    node, rounds = first["node"].to_numpy(), first["round"].to_numpy()
+    ids, x = np.unique(node), np.unique(rounds)
+    if len(ids) < 2:
         return None
-    values = wide.to_numpy()
-    which, at = (
-        thin.chosen_nodes(values[:, -1], most_nodes),
-        thin.places(values.shape[1], most_rounds),
-    )
+    values = np.full((len(ids), len(x)), np.nan)
+    error = first["test_error"].to_numpy(float)
+    values[np.searchsorted(ids, node), np.searchsorted(x, rounds)] = error
+    which = thin.chosen_nodes(values[:, -1], most_nodes)
+    at = thin.places(len(x), most_rounds)
     return {
-        "of": len(wide),
-        "ids": wide.index.to_numpy()[which].tolist(),
-        "x": wide.columns.to_numpy()[at].tolist(),
+        "of": len(ids),
+        "ids": ids[which].tolist(),
+        "x": x[at].tolist(),
         "values": thin.packed(values[np.ix_(which, at)]),
     }
 

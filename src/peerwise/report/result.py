@@ -2,17 +2,29 @@
 
 import tempfile
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from peerwise import notebook
 from peerwise.errors import BadSetting
 from peerwise.report import curves, look
+from peerwise.report.tables import FIRST, HIDDEN, LAST
 from peerwise.study.engine import Engine, ThisMachine
 from peerwise.study.results import Record
 from peerwise.study.sweep import read_config, sweep
+
+_AXES = ("test error", "round")
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, float) or not np.isfinite(value):
+        return "" if pd.isna(value) else str(value)
+    return f"{value:.4f}" if abs(value) < 10 and not value.is_integer() else f"{value:,.0f}"
 
 
 class Result(NamedTuple):
@@ -61,8 +73,28 @@ class Result(NamedTuple):
         return drawn[page - 1]
 
     def _repr_html_(self) -> str:
-        html: str = self.table.to_html(float_format="{:.4f}".format)
-        return html
+        """The table and the test error by round, for notebooks."""
+        lines, measured = self.table, dict.fromkeys(r.metric for r in self.records)
+        labels = [c for c in lines if c not in measured]
+        order = [*FIRST, *(m for m in measured if m not in (*FIRST, *LAST, *HIDDEN)), *LAST]
+        head = [str(c) for c in (*labels, *(m for m in order if m in lines))]
+        words = [[_short(row[c]) for c in head] for row in lines.to_dict("records")]
+        wrong = "".join(
+            f"<p>failed: {escape(k)}: {escape(v)}</p>" for k, v in self.failures.items()
+        )
+        return notebook.table(head, words) + notebook.chart(self._lines_by_cell(), *_AXES) + wrong
+
+    def _lines_by_cell(self) -> dict[str, tuple[list[float], list[float]]]:
+        """The test error by round, mean over nodes and repetitions, of every cell."""
+        factors = curves.factors_of(self.history)
+        labels = [c for c in ("dataset", "method", *factors) if self.history[c].nunique() > 1]
+        found = {}
+        groups: Any = self.history.groupby(labels or ["method"], dropna=False, sort=False)
+        for values, group in groups:
+            mean = group.groupby("round")["test_error"].mean()
+            name = " · ".join(str(v) for v in values if not pd.isna(v))
+            found[name] = (mean.index.tolist(), mean.tolist())
+        return found
 
 
 def run(

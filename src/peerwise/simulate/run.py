@@ -1,5 +1,6 @@
 """Run a method on a whole network at once: every node is a row of an array."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ from peerwise.topology import Topology
 from peerwise.topology.links import by_degree, late_links
 
 LARGE = 10_000  # nodes from which on a GPU loses more by empty slots than by several buckets
+
+OFTEN = 0.25  # seconds that a chunk of rounds may take, where somebody watches
 
 
 def simulate(
@@ -61,7 +64,8 @@ def simulate(
     `until` stops early; `resume` goes on from such a run as if it had never stopped. With
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
     would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
-    called with the number of rounds done, and `watch` with it and the history so far.
+    called with the number of rounds done, and `watch` with it and the history so far; chunks grow
+    until those who watch are told a few times a second.
 
     With a `mesh` (see `mesh_of`) its devices share the nodes, in parts that few links cross (`cut`:
     "auto", "order" or "metis"), and bring each other the messages that do. Results are those of one
@@ -110,8 +114,9 @@ def simulate(
             max(1, rounds // 50) if progress or watch or checkpoint else max(stop - done, 1)
         )
         runner.check_losses(carry)
+        grows = watch is not None and chunk is None and progress is None and checkpoint is None
         while done < stop:
-            start, done = done, min(done + step, stop)
+            start, done, begun = done, min(done + step, stop), time.perf_counter()
             carry = runner.advance(carry, start, done)
             runner.check_losses(carry)
             if saved is not None:
@@ -120,7 +125,10 @@ def simulate(
                 jax.block_until_ready(carry.state)
                 progress(done)
             if watch is not None:
+                jax.block_until_ready(carry.state)
                 watch(done, _history(carry, at, done, replicas))
+            if grows and time.perf_counter() - begun < OFTEN:  # who watches sees no faster
+                step *= 2
         carry = runner.whole(carry)
         return Run(
             state=carry.state,

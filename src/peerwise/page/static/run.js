@@ -234,8 +234,14 @@ export function runPage() {
   const curves = D.series.length ? curvesSection() : null, net = D.networks ? networkSection() : null, held = D.networks ? heldSection() : null;
   state.listeners.push(...[net, held, curves].filter(Boolean).map(p => p.draw));
   parts.push(curves, net, held, D.table ? reliabilitySection() : null, comparisonSection(), ...itemSections());
-  parts.filter(Boolean).forEach(p => { main.append(p.part); drawn(p.draw); });
-  main.querySelector('header').after(jump());
-  ready();
+  /* what is above is seen first; the rest is drawn part by part */
+  const all = parts.filter(Boolean);
+  const next = () => {
+    const p = all.shift();
+    if (p) { main.append(p.part); drawn(p.draw); setTimeout(next); return; }
+    main.querySelector('header').after(jump());
+    ready();
+  };
+  requestAnimationFrame(() => setTimeout(next));
 }
 if (D && (D.kind === 'run' || D.kind === 'paper')) runPage();

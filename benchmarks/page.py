@@ -1,0 +1,110 @@
+"""What a page costs the run that it shows, and how soon a large one is seen."""
+
+import http.client
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.tools import console, race, show
+from peerwise.learner import cell, run
+from peerwise.page.live import Following, LivePage
+from peerwise.study import live
+
+ROUNDS, NODES, ROWS = 10_000, 50, 20
+
+
+def _watched(page: LivePage, stop: threading.Event) -> None:
+    """A browser that takes up every event."""
+    calling = http.client.HTTPConnection("127.0.0.1", page.server.port)
+    calling.request("GET", "/events")
+    answer = calling.getresponse()
+    while not stop.is_set() and answer.readline():
+        pass
+    calling.close()
+
+
+def main() -> None:
+    described = cell(
+        {"data": "digits", "split": {"nodes": NODES, "rows": ROWS}, "network": "random_tree",
+         "run": {"rounds": ROUNDS, "repetitions": 1, "record": ROUNDS // 50}}
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        page = LivePage(Following("benchmark", folder, [described]), 0)
+        watch = live.writer(folder / "cells" / f"{described.key}{live.SUFFIX}")
+        with page.server:
+            stop = threading.Event()
+            watching = threading.Thread(target=_watched, args=(page, stop), daemon=True)
+            watching.start()
+            time.sleep(0.5)
+            took = race(
+                {
+                    "without a page": lambda: run(described),
+                    "with a page that is watched": lambda: run(described, watch=watch),
+                },
+                least=7,
+                budget=60,
+            )
+            stop.set()
+    base = took["without a page"]
+    show(
+        f"{ROUNDS} rounds of CRC, {NODES} nodes, digits, measured 50 times",
+        ("run", "seconds", "against no page"),
+        [(name, f"{s:.2f}", f"{100 * (s / base - 1):+.1f} %") for name, s in took.items()],
+        "Compiled before. The page is asked for its state twice a second by one browser.",
+    )
+    _large()
+
+
+def _large() -> None:
+    """The first paint of 1,000 rounds x 1,000 nodes x 10 methods, in Debian's Chromium."""
+    import shutil
+    import sys
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    try:
+        from playwright.sync_api import sync_playwright
+
+        from page.conftest import ARGUMENTS
+        from page.large import write_large
+    except ImportError as error:
+        console.print(f"The large page was not opened: {error}")
+        return
+    found = shutil.which("chromium")
+    if found is None:
+        console.print("The large page was not opened: there is no chromium (scripts/browser)")
+        return
+    from peerwise.page.run import write
+
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        begun = time.perf_counter()
+        path = write(write_large(Path(scratch) / "large"))
+        made, paints, whole = time.perf_counter() - begun, [], []
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        for _ in range(5):
+            page = browser.new_page()
+            page.goto(path.as_uri())
+            while page.evaluate("document.body.dataset.ready") != "1":
+                time.sleep(0.02)
+            entry = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+            paints.append(page.evaluate(entry))
+            whole.append(page.evaluate("performance.now()"))
+            page.close()
+        browser.close()
+        size = path.stat().st_size
+    show(
+        "A page of 1,000 rounds, 1,000 nodes and 10 methods",
+        ("what", "value"),
+        [
+            ("file", f"{size / 1e6:.2f} MB"),
+            ("first paint", f"{min(paints):.0f} ms"),
+            ("everything drawn", f"{min(whole):.0f} ms"),
+            ("folder and file written", f"{made:.0f} s"),
+        ],
+        "Best of five, opened from the disk.",
+    )
+
+
+if __name__ == "__main__":
+    main()
