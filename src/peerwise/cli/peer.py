@@ -94,6 +94,14 @@ def run(
     linger: Annotated[
         float, typer.Option(help="Seconds to stay for neighbours that lack the last letter.")
     ] = 600.0,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds without a word of any neighbour for whom a round waits, after which this "
+            "peer ends and says so; the same command goes on.",
+        ),
+    ] = 259_200.0,
     metrics: Annotated[
         int | None,
         typer.Option(
@@ -128,19 +136,28 @@ def run(
     access = None if page is None else access_of(page, page_host, page_token_file, page_tls)
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
-        linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
+        linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel), quiet=quiet,
         allowed=allow or (),
         passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:
         _show_dry(*show(site))
         return
-    done, lacking = serve(site, None if access is None else _beside(state, home, access))
+    page_of = None if access is None else _beside(state, home, access)
+    done, lacking, silent = serve(site, page_of)
     where = f"state in [bold]{escape(str(state))}[/]"
     if lacking:
         raise PeerwiseError(
             f"{node}: all rounds done, but {', '.join(lacking)} did not get the last letter within "
             f"{linger:g} seconds, and may wait for it; run the same command again"
+        )
+    if silent:
+        who = ", ".join(silent)
+        raise PeerwiseError(
+            f"{node}: {who} said nothing for {patience:g} seconds, and the round waits for "
+            f"{'it' if len(silent) == 1 else 'them'}. Nothing is lost: the same command waits on; "
+            f"if they have left for good, `peerwise peer eject {state} NEIGHBOUR` for each and the "
+            "same command go on without"
         )
     console.print(
         f"{escape(node)}: all rounds done; {where}"

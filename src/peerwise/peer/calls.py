@@ -116,7 +116,7 @@ class Calls:
         if call.expired:
             why = f"the certificate of {caller} has expired; renew it and start again"
             raise Refused(Code.UNAUTHENTICATED, why, "expired")
-        refused = self._core.refusal(caller, call.life)
+        refused = self._core.refusal(caller, call.life, call.bye)
         if refused is not None:
             code, why, kind = refused
             raise Refused(Code[code], why, kind)

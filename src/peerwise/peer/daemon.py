@@ -44,6 +44,8 @@ from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Format
 
+PATIENCE = 259_200.0  # seconds: three days, in which a machine that is down is noticed
+
 
 async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks until they are over: `wait_for` may lose a cancellation (Python before 3.12)."""
@@ -67,8 +69,10 @@ class Options:
         addresses: dict[str, str] | None = None,
         watch: float = 1.0,
         compare: float = 10.0,
+        patience: float = PATIENCE,
     ):
         self.listen, self.linger, self.call_timeout = listen, linger, call_timeout
+        self.patience = patience  # seconds without a word of those for whom a round waits
         self.held_out = held_out  # rows (x, y) in the charter's units to look at, or None
         self.addresses = addresses or {}  # of neighbours, where not those of the charter
         self.watch = watch  # seconds between two looks at what the operator wants
@@ -92,6 +96,7 @@ class Daemon:
         self.options, self.meters = options or Options(), meters or Meters()
         self.charter, self.name = plan.charter, plan.name
         self.lacking: tuple[str, ...] = ()  # who waits for a letter that it was not given
+        self.silent: tuple[str, ...] = ()  # for whom this peer waited until its patience ended
         self.letters = Letters(plan.charter, identity)
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._summary = plan.charter.hash, summary(plan.charter)
@@ -146,7 +151,7 @@ class Daemon:
             self._over.set_result(self._core is not None and self._core.done)
 
     async def run(self) -> bool:
-        """Work until all rounds are done (True) or until told to stop (False)."""
+        """Work until all rounds are done (True), or told to stop or out of patience (False)."""
         try:
             await self.resume()
             await self._listen_and_dial()
@@ -161,7 +166,7 @@ class Daemon:
         self._over = asyncio.get_running_loop().create_future()
         disk, store = self._keeping.run, self.store
         life, lives = await disk(store.live)
-        heads, kept = await disk(store.heads), await disk(store.progress)
+        heads, kept, byes = [await disk(x) for x in (store.heads, store.progress, store.byes)]
         place = Place(0, 0)
         if kept is None:
             await self._in_mind(begin, self.computing, store)
@@ -171,7 +176,7 @@ class Daemon:
         unsent = {n: await disk(store.unsent, n) for n in self.charter.neighbours(self.name)}
         self._core = Core(
             self._rules(),
-            Kept(place, life, self.computing.partners(), lives, heads, unsent),
+            Kept(place, life, self.computing.partners(), lives, heads, unsent, byes),
             asyncio.get_running_loop().time(),
         )
         self._comparing = Comparing(self.charter, self.identity, store, disk)
@@ -194,6 +199,7 @@ class Daemon:
             ahead=charter.limits.ahead,
             lag=0 if plan.channel is None else plan.channel.lag,
             linger=self.options.linger,
+            patience=self.options.patience,
         )
 
     async def _listen_and_dial(self) -> None:
@@ -280,8 +286,8 @@ class Daemon:
         elif isinstance(effect, Count):
             self._count(effect)
         elif isinstance(effect, End) and self._over is not None and not self._over.done():
-            self.lacking = effect.lacking
-            self._over.set_result(True)
+            self.lacking, self.silent = effect
+            self._over.set_result(not self.silent)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside everything else; what fails there ends the peer."""

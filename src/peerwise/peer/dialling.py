@@ -10,7 +10,7 @@ from peerwise.peer.protocol.ground import POLL
 from peerwise.peer.protocol.messages import Answered, Ask, Failed, Greeting
 from peerwise.peer.transport import Link
 
-HELLO, LAST, MARGIN = 10.0, 5.0, 10.0  # seconds for an answer; a pull has those it waits and more
+HELLO, MARGIN = 10.0, 10.0  # seconds for an answer; a pull has those it waits and more
 
 
 class Dialling:
@@ -18,17 +18,17 @@ class Dialling:
 
     def __init__(self, links: Mapping[str, Link], summary: Mapping[str, str], push: float):
         self.links, self._summary = links, summary
-        self._seconds = {"Hello": HELLO, "Push": push, "Pull": POLL + MARGIN, "Last": LAST}
+        self._seconds = {"Hello": HELLO, "Push": push, "Pull": POLL + MARGIN}
 
     async def asked(self, ask: Ask) -> Answered | Failed:
         """What a neighbour answers, or why it does not."""
-        method = "Pull" if ask.method == "Last" else ask.method
         link, seconds = self.links[ask.name], self._seconds[ask.method]
         try:
-            answer = await link.call(method, self._written(ask), seconds)
+            bye = ask.said.bye if ask.method == "Hello" else ""
+            answer = await link.call(ask.method, self._written(ask), seconds, bye)
         except grpc.aio.AioRpcError as error:
             return Failed(ask.name, ask.method, error.code().name, str(error.details()))
-        if method == "Pull" and answer and not answer.startswith(b"{"):
+        if ask.method == "Pull" and answer and not answer.startswith(b"{"):
             return Answered(ask.name, ask.method, Greeting(), answer)
         return Answered(ask.name, ask.method, said(answer))
 

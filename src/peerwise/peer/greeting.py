@@ -11,11 +11,11 @@ from typing import Any, TypeGuard
 
 import peerwise
 from peerwise.peer.charter import Charter
-from peerwise.peer.protocol.messages import Greeting, Place
+from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
 from peerwise.peer.tables import STATE
 from peerwise.peer.transport import told
 
-PROTOCOL = 2  # of calls and letters; peers of another do not understand each other
+PROTOCOL = 3  # of calls and letters; peers of another do not understand each other
 BYTES = 1 << 14  # of a greeting
 SHOWN = 60  # characters of a value that is told as it is
 FAR = 1 << 53  # no number of a life is greater
@@ -41,7 +41,8 @@ def greeting(facts: Mapping[str, Any], charter: Mapping[str, str]) -> bytes:
 
 def spoken(said: Greeting, charter: Mapping[str, str]) -> bytes:
     """The bytes of a greeting."""
-    facts = {"knows": said.knows, "first": said.first, "have": said.have}
+    facts = {"knows": said.knows, "first": said.first, "have": said.have, "bye": said.bye,
+             "noted": said.noted, "order": said.order}  # fmt: skip
     return greeting({**_where(said), **facts}, charter)
 
 
@@ -51,8 +52,7 @@ def whereabouts(said: Greeting) -> bytes:
 
 
 def _where(said: Greeting) -> dict[str, Any]:
-    assert said.place is not None
-    return {**said.place._asdict(), "life": said.life}
+    return {**({} if said.place is None else said.place._asdict()), "life": said.life}
 
 
 def refusal(body: bytes, ours: Mapping[str, str], same: bool, here: str, there: str) -> str | None:
@@ -99,11 +99,18 @@ def believed(facts: Mapping[str, Any]) -> Greeting:
         _place(facts.get("first")),
         _place(facts.get("have")),
         _life(facts.get("knows")),
+        _bye(facts.get("bye")),
+        _bye(facts.get("noted")),
+        _life(facts.get("order")),
     )
 
 
 def _life(value: Any) -> int:
     return value if _whole(value) and 0 < value < FAR else 0
+
+
+def _bye(value: Any) -> str:
+    return str(value) if value in (EJECTED, OVER) else ""
 
 
 def _whole(value: Any) -> TypeGuard[int]:

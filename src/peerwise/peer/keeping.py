@@ -23,6 +23,7 @@ from peerwise.peer.protocol.messages import (
     Loaded,
     Look,
     Looked,
+    NoteBye,
     NoteLife,
     Place,
     Put,
@@ -35,7 +36,7 @@ from peerwise.peer.store import Store
 GATHER = 0.002  # seconds without a further letter after which those that came are written
 LONGEST = 0.05  # and seconds that the first of them waits at most
 TOGETHER = 1 << 24  # bytes of letters after which no more are written with them
-KEPT = (Put, PutAside, NoteLife, Load, Look, Advance)
+KEPT = (Put, PutAside, NoteLife, NoteBye, Load, Look, Advance)
 
 
 class Keeping:
@@ -123,6 +124,8 @@ class Keeping:
                 ]
             if isinstance(first, PutAside):
                 self._store.put_aside(*first[1:])
+            elif isinstance(first, NoteBye):
+                self._store.said_goodbye(first.name, first.bye)
             else:
                 self._store.lives(first.name, first.life)
         except PeerwiseError as error:  # each caller is told

@@ -21,7 +21,7 @@ from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
 from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
-from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.daemon import PATIENCE, Daemon, Options
 from peerwise.peer.handshakes import heard
 from peerwise.peer.health import Health, beating
 from peerwise.peer.identity import load_identity
@@ -50,6 +50,7 @@ class Site:
         listen: str | None = None,
         held_out: float = 0.0,
         linger: float = 600.0,
+        patience: float = PATIENCE,
         metrics: int | None = None,
         channel: Channel | Mapping[str, Any] | None = None,
         quiet: bool = False,
@@ -60,6 +61,7 @@ class Site:
         self.charter.index(node)
         self.node, self.state, self.keys, self.listen = node, state, keys, listen
         self.passphrase = passphrase
+        self.patience = patience
         self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
         if not 0 <= held_out < 1:
             raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
@@ -129,10 +131,14 @@ def _locked(file: int) -> bool:
 
 
 class Ended(NamedTuple):
-    """How a peer ended: whether all rounds are done, and who still waits for its last letter."""
+    """How a peer ended: whether all rounds are done, and who still waits for its last letter.
+
+    `silent`: those for whom it waited, and who have said nothing for as long as it is patient.
+    """
 
     done: bool
     lacking: tuple[str, ...]
+    silent: tuple[str, ...] = ()
 
 
 Beside = Callable[[Health, Callable[[], None]], AbstractContextManager[Any]]
@@ -186,7 +192,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
     meters.health.node = site.node
     if site.metrics is not None:
         meters.serve(site.metrics)
-    options = Options(site.listen, site.linger, held_out=held_out)
+    options = Options(site.listen, site.linger, held_out=held_out, patience=site.patience)
 
     async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)
@@ -207,7 +213,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         with shown:
             done = await daemon.run()
         signs.cancel()
-        return Ended(done, daemon.lacking if done else ())
+        return Ended(done, daemon.lacking if done else (), daemon.silent)
 
     try:
         with heard():

@@ -494,6 +494,15 @@ class Store:
         with self.transaction():
             self._keep("INSERT OR REPLACE", "lives", name, life)
 
+    def said_goodbye(self, name: str, bye: str) -> None:
+        """Note that a neighbour has ejected us, is done, or (an empty bye) is back."""
+        with self.transaction():
+            self._keep("INSERT OR REPLACE", "byes", name, bye)
+
+    def byes(self) -> dict[str, str]:
+        """By neighbour: its bye."""
+        return dict(self._read("SELECT name, bye FROM byes"))
+
     def eject(self, name: str, why: str) -> None:
         """Note that a neighbour is not listened to, nor told anything, until it is readmitted."""
         with self.transaction():

@@ -52,6 +52,9 @@ CREATE TABLE IF NOT EXISTS proofs (
 CREATE TABLE IF NOT EXISTS lives (
     name TEXT PRIMARY KEY, life INTEGER NOT NULL, mark TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS byes (
+    name TEXT PRIMARY KEY, bye TEXT NOT NULL, mark TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS ejected (
     name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
 );
@@ -69,6 +72,7 @@ HASHED = {
     "certificates": "name, certificate",
     "proofs": "sender, phase, round, ours, theirs, signature, other, witness",
     "lives": "name, life",
+    "byes": "name, bye",
     "ejected": "name, why, time",
 }
 ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"

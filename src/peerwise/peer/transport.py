@@ -22,6 +22,7 @@ SERVICE = "peerwise.Peer"
 METHODS = ("Hello", "Push", "Pull", "Heads")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller
 LIFE = "peerwise-life"  # the header with the number of the caller's life
+BYE = "peerwise-bye"  # and with its bye: of one that is ejected nothing else is looked at
 MARGIN = 1 << 16  # bytes of a call beside its letter
 IN_FLIGHT = 4  # calls of one peer at a time
 STREAMS = 8  # of one connection
@@ -59,6 +60,7 @@ class Call(NamedTuple):
     life: int = 0  # what the caller says, 0 if nothing
     address: str = ""
     expired: bool = False  # its certificate, while the connection was open
+    bye: str = ""
 
 
 def told(answer: bytes) -> dict[str, Any]:
@@ -216,7 +218,8 @@ class Server(grpc.GenericRpcHandler):
         self.watch.called(where)
         charter = str(headers.get(CHARTER, ""))[:64]
         known = context.auth_context()
-        call = Call(method, _caller(known), charter, b"", life, where, _expired(known))
+        bye = str(headers.get(BYE, ""))[:16]
+        call = Call(method, _caller(known), charter, b"", life, where, _expired(known), bye)
         await self._let_in(call)
         busy = self._busy.get(call.caller, 0)
         if busy >= IN_FLIGHT:
@@ -283,9 +286,10 @@ class Link:
             method: self._channel.unary_unary(f"/{SERVICE}/{method}") for method in METHODS
         }
 
-    async def call(self, method: str, body: bytes, timeout: float) -> bytes:
+    async def call(self, method: str, body: bytes, timeout: float, bye: str = "") -> bytes:
         """The answer to a call; grpc.aio.AioRpcError where there is none."""
-        answer: bytes = await self._calls[method](body, timeout=timeout, metadata=self._headers)
+        headers = (*self._headers, (BYE, bye)) if bye else self._headers
+        answer: bytes = await self._calls[method](body, timeout=timeout, metadata=headers)
         return answer
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """What is promised at every moment of a simulated world, looked at from outside of the cores."""
 
 from peerwise.peer.protocol import messages as m
-from peerwise.peer.protocol.messages import NOWHERE, Place
+from peerwise.peer.protocol.messages import EJECTED, NOWHERE, OVER, Place
 
 
 class Broken(AssertionError):
@@ -11,19 +11,33 @@ class Broken(AssertionError):
 class Claims:
     """What neighbours said of themselves to one process: gaps, and byes."""
 
-    def __init__(self):
-        self.gaps, self.byes = {}, set()
+    def __init__(self, byes):
+        self.gaps, self.byes = {}, {name: bye for name, bye in byes.items() if bye}
+        self.ever = set()  # byes that were said at any time
 
     def note(self, core, event):
         """Take note of what is brought to a core."""
         name = event.sender if isinstance(event, m.Helloed) else event.name
         if isinstance(event, m.Failed):
             if event.code == "ABORTED":
-                self.byes.add(name)
+                self.say_bye(name, EJECTED)
             return
         said = event.said
-        if said.first is not None and said.knows == core.life:
+        if isinstance(event, m.Answered) and event.method != "Hello":
+            return
+        knows = said.knows == core.life
+        if said.first is not None and knows:
             self.gaps[name] = max(said.first, self.gaps.get(name, NOWHERE))
+        if (said.life, said.order) < (core.neighbours[name].life, core.neighbours[name].order):
+            return  # it has said more since then
+        if said.bye == EJECTED or (said.bye == OVER and knows):
+            self.say_bye(name, said.bye)
+        elif not said.bye:
+            self.byes.pop(name, None)
+
+    def say_bye(self, name, bye):
+        self.byes[name] = bye
+        self.ever.add((name, bye))
 
 
 def audit(world, process):
@@ -61,6 +75,8 @@ def check_answer(world, name, effect, call=None):
         return
     if call.ask.method == "Hello" and disk.lives.get(call.caller, 0) < call.life:
         raise Broken("a life is answered that is not on the disk")
+    if effect.said.bye == EJECTED:
+        return
     if call.ask.method == "Hello" and effect.said.have != disk.heads.get(call.caller):
         raise Broken("what we say that we have is not what is on the disk")
     if call.ask.method == "Push" and call.caller not in world.case.liar:
@@ -75,7 +91,7 @@ def check_end(world, process, effect):
     end = Place(len(world.case.rounds) - 1, world.case.rounds[-1])
     for name, n in core.neighbours.items():
         needs = name in world.honest and world.disks[name].place != end
-        if needs and n.line and not n.gone and not core.pace.newest and name not in effect.lacking:
+        if needs and n.line and not n.bye and not core.pace.newest and name not in effect.lacking:
             raise Broken(f"{core.rules.name} leaves though {name} lacks a letter")
 
 
@@ -86,6 +102,9 @@ def check_done(world, process, effect, event=None):
     if isinstance(effect, m.Put):
         knew = process.knew.get(effect.ticket) == core.life
         _check_put(world, name, effect.letter, event, knew)
+    elif isinstance(effect, m.NoteBye):
+        if effect.bye and (effect.name, effect.bye) not in process.claims.ever:
+            raise Broken(f"a bye of {effect.name} is noted that it did not say")
     elif isinstance(effect, m.Compute) and effect.heard is not None:
         _check_round(world, process, effect)
 
@@ -115,14 +134,21 @@ def _check_round(world, process, effect):
                 raise Broken("a letter that is not there is heard")
     if core.pace.newest:
         return
-    alone = True
+    alone, later = True, False
     for name in core.counted:
         here = effect.place in {place for place, _ in effect.heard[name].values()}
         aside = (name, effect.place) in disk.aside
-        gap = effect.place < process.claims.gaps.get(name, NOWHERE)
-        alone = alone and gap and not here
-        if not (here or aside or gap or name in process.claims.byes):
+        bye = process.claims.byes.get(name)
+        gap = effect.place < process.claims.gaps.get(name, NOWHERE) or bye == OVER
+        alone = alone and not here and not aside
+        later = later or bye != EJECTED or _is_here(disk, name, effect.place)
+        if not (here or aside or gap or bye):
             raise Broken(f"a round without {name}, who has not said that it has nothing")
     last = effect.place >= Place(effect.place.phase, core.rounds - 1)
-    if core.counted and alone and core.learns and not last:
+    if later and alone and core.learns and not last:
         raise Broken("a round alone, where neighbours have letters for a later one")
+
+
+def _is_here(disk, name, place):
+    """Whether a letter of a later round has come."""
+    return any(n == name and p > place for n, p in disk.inbox)

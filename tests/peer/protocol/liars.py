@@ -3,9 +3,9 @@
 from peer.protocol.parts import Call
 from peer.protocol.toys import M
 from peerwise.peer.protocol import messages as m
-from peerwise.peer.protocol.messages import Greeting, Place
+from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
 
-CODES = ("UNAVAILABLE", "FAILED_PRECONDITION", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "UNKNOWN")
+CODES = ("UNAVAILABLE", "ABORTED", "FAILED_PRECONDITION", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "UNKNOWN")
 HUGE = 1 << 39
 
 
@@ -56,7 +56,9 @@ def _greeting(world, core, place):
     rng = world.rng
     some = [None, place, Place(0, -1), Place(0, HUGE), Place(HUGE, HUGE)]
     first = rng.choice(some)
-    return Greeting(rng.choice(some), 5, first, rng.choice(some), rng.choice([0, core.life]))
+    have, knows = rng.choice(some), rng.choice([0, core.life])
+    byes = rng.choices(["", EJECTED, OVER], [8, 1, 1], k=2)
+    return Greeting(rng.choice(some), 5, first, have, knows, *byes)
 
 
 def lie_answer(world, call):

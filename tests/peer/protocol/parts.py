@@ -7,8 +7,6 @@ from peer.protocol.audit import Claims
 from peerwise.peer.protocol import messages as m
 from peerwise.peer.protocol.pace import Wait
 
-GRACE = 5.0  # seconds that one stays who may leave: an answer that was lost is asked for again
-
 
 class Case(NamedTuple):
     """A world to live through."""
@@ -35,11 +33,10 @@ class Case(NamedTuple):
 class Process:
     """One life of one peer."""
 
-    def __init__(self, core):
+    def __init__(self, core, byes):
         self.core, self.disk_jobs, self.jobs = core, deque(), []
-        self.asked, self.claims = {}, Claims()  # calls under way; what neighbours said
+        self.asked, self.claims = {}, Claims(byes)  # calls under way; what neighbours said
         self.knew = {}  # by ticket: the life that the sender of a letter had met
-        self.ended, self.leaves, self.fetches = None, 0.0, frozenset()
         self.wake = 0.0  # when it wants to be told the time
 
 

@@ -5,7 +5,7 @@ import pytest
 from peer.protocol.toys import Letters
 from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol import messages as m
-from peerwise.peer.protocol.messages import Away, Greeting, Place
+from peerwise.peer.protocol.messages import EJECTED, OVER, Away, Greeting, Place
 from peerwise.peer.protocol.neighbour import Neighbour
 from peerwise.peer.protocol.pace import Adaptive, Async, Deadline, View, Wait
 
@@ -102,6 +102,87 @@ def test_only_who_has_met_this_life_can_say_that_nothing_comes():
     assert one.neighbours["a"].is_gap(Place(0, 0))
 
 
+def done(**kept):
+    """Peer b after its last round, with nothing left to send."""
+    one = core(at=4, **kept)
+    one.on(m.Started(frozenset("ac")), 0.0)
+    for name in "ac":  # each has met it
+        n = one.neighbours[name]
+        n.greeted, n.calls.asked, n.life, n.met = True, None, 5, 5
+    return one
+
+
+def test_who_leaves_has_told_all_and_the_ejected_that_they_are():
+    one = done()
+    asked = of(m.Ask, one.on(m.Looked({"c": "broken"}, [], {}), 0.0))
+    assert {(ask.name, ask.method, ask.said.bye) for ask in asked} == {
+        ("a", "Hello", OVER), ("c", "Hello", EJECTED),
+    }  # fmt: skip
+    told = [ask for ask in asked if ask.name == "c"]
+    assert told[0].said.place is None  # and nothing else
+    noted = Greeting(Place(0, 4), 5, knows=LIFE, noted=OVER)
+    assert not of(m.End, one.on(m.Answered("a", "Hello", noted), 0.0))
+    effects = one.on(m.Answered("c", "Hello", noted._replace(noted=EJECTED)), 0.0)
+    effects += one.on(m.Tick(), 1.0)
+    assert of(m.End, effects) == [m.End(())]
+
+
+def test_who_cannot_be_told_is_not_waited_for_for_ever():
+    one = done()
+    assert not of(m.End, one.on(m.Tick(), 1.0))
+    one.on(m.Looked({"c": "broken"}, [], {}), 1.0)
+    effects = one.on(m.Tick(), 62.0)
+    assert of(m.End, effects) == [m.End(())]
+    said = {log.event: log.facts for log in of(m.Log, effects)}
+    assert said["left before the ejected knew that they are"] == {"to": ["c"]}
+
+
+def test_a_bye_is_answered_once_it_is_on_the_disk():
+    one = core()
+    effects = one.on(m.Helloed("hello", "a", Greeting(bye=EJECTED)), 0.0)
+    (note,) = of(m.NoteBye, effects)
+    assert (note.name, note.bye) == ("a", EJECTED)
+    assert not of(m.Answer, effects)
+    (answer,) = of(m.Answer, one.on(m.Written(note.ticket), 0.0))
+    assert answer.said.noted == EJECTED
+    pushed(one, "c", 0)
+    assert one.computing is not None  # without a
+    helloed(one, "a", place=Place(0, 0), order=2)
+    assert one.neighbours["a"].bye == ""  # readmitted
+    helloed(one, "a", bye=EJECTED, order=1)
+    assert one.neighbours["a"].bye == ""  # said before that
+
+
+def test_a_peer_that_nobody_answers_ends_and_says_for_whom_it_waited():
+    one = core()
+    one.rules = one.rules._replace(patience=100.0)
+    pushed(one, "a", 0)
+    one.on(m.Tick(), 99.0)
+    one.on(m.Pulled("pull", "c", Place(0, -1), 0.0), 99.0)  # it is there, and has no letter yet
+    assert not of(m.End, one.on(m.Tick(), 198.0))
+    assert of(m.End, one.on(m.Tick(), 199.0)) == [m.End((), ("c",))]
+
+
+def test_of_an_ejected_neighbour_only_its_leaving_is_noted():
+    one = core()
+    one.on(m.Looked({"c": "broken"}, [], {}), 0.0)
+    assert one.refusal("c", 5, "")[0] == "ABORTED"
+    assert not of(m.NoteBye, one.on(m.Tick(), 0.0))
+    assert one.refusal("c", 5, OVER)[0] == "ABORTED"
+    (note,) = of(m.NoteBye, one.on(m.Tick(), 0.0))
+    assert (note.name, note.bye) == ("c", OVER)
+    pushed(one, "a", 0)
+    one.computing = None
+    one.on(m.Looked({}, [], {}), 0.0)
+    assert one.computing is not None  # readmitted, and not waited for
+
+
+def test_of_letters_in_quarantine_that_last_only_the_newest_is_kept():
+    one = core(Async(2.0, 5.0, 3), rounds=20)
+    one.on(m.Looked({}, [("a", Place(0, t)) for t in (3, 9, 5, 7)], {}), 0.0)
+    assert one.neighbours["a"].heard == {Place(0, 9): None}
+
+
 def test_a_late_greeting_does_not_take_a_gap_back():
     one = core()
     helloed(one, "a", place=Place(0, 3), life=5, first=Place(0, 3), knows=LIFE)
@@ -161,7 +242,7 @@ def view(t, **places):
 def test_wait_waits_for_a_letter_a_gap_or_a_bye():
     seen = view(3, a=[3], b=[2], c=[], d=[])
     seen.partners["c"].first = Place(0, 4)
-    seen.partners["d"].gone = True
+    seen.partners["d"].bye = EJECTED
     assert Wait().verdict(seen) == (["b"], float("inf"))
     seen.partners["b"].heard[Place(0, 3)] = None  # in quarantine
     assert not Wait().verdict(seen).waiting

@@ -211,8 +211,8 @@ def older_copies_may_speak(patch):
 def _admit(patch, kind):
     real = Core.refusal
 
-    def lax(self, caller, life):
-        why = real(self, caller, life)
+    def lax(self, caller, life, bye=""):
+        why = real(self, caller, life, bye)
         return None if why is not None and why[2] == kind else why
 
     patch.setattr(Core, "refusal", lax)
@@ -248,11 +248,6 @@ def gaps_are_believed_of_who_has_not_met_us(patch):
 @mutant("backup far")
 def gaps_are_not_believed(patch):
     patch.setattr(Neighbour, "is_gap", false)
-
-
-@mutant("eject", seeds=150)
-def a_gap_after_the_line_is_not_told(patch):
-    patch.setattr(Core, "leaves_out", false)
 
 
 @mutant("backup far")
@@ -307,12 +302,7 @@ def the_time_is_not_asked_for(patch):
 
 @mutant("eject")
 def a_bye_is_not_believed(patch):
-    patch.setattr(Neighbour, "gone", property(false, no), raising=False)
-
-
-@mutant("eject", seeds=150)
-def who_is_waited_for_is_not_asked_again(patch):
-    patch.setattr(Core, "ask_again", no)
+    patch.setattr(Neighbour, "gone", property(false))
 
 
 @mutant("wait")
@@ -320,15 +310,69 @@ def one_leaves_before_all_have_the_last_letter(patch):
     patch.setattr(Core, "undelivered", property(lambda self: []))
 
 
-@mutant("dials only")
-def what_was_fetched_last_is_not_told(patch):
+@mutant("eject", seeds=150)
+def the_ejected_are_not_told(patch):
+    unaware = Core.unaware.fget
+    aware = property(lambda self: [n for n in unaware(self) if n not in self.ejected])
+    patch.setattr(Core, "unaware", aware)
+
+
+@mutant("backup near", "backup near, dials only", seeds=150)
+def one_leaves_before_all_know(patch):
+    patch.setattr(Core, "unaware", property(lambda self: []))
+
+
+@mutant("eject", "eject, backup", seeds=150)
+def a_bye_is_not_on_the_disk(patch):
+    patch.setattr(Core, "note_bye", lambda self, name, bye: _say(self, name, bye))
+
+
+def _say(self, name, bye):
+    self.neighbours[name].bye = bye
+
+
+@mutant("eject", "eject, backup", seeds=150)
+def a_late_greeting_takes_a_bye_back(patch):
+    real = Core.hear_bye
+
+    def forgetful(self, name, said):
+        self.neighbours[name].order = 0
+        return real(self, name, said)
+
+    patch.setattr(Core, "hear_bye", forgetful)
+
+
+@mutant("eject", "eject, backup", seeds=150)
+def the_ejected_cannot_say_that_they_leave(patch):
+    real = Core.refusal
+    patch.setattr(Core, "refusal", lambda self, caller, life, bye="": real(self, caller, life))
+
+
+@mutant("eject, backup", seeds=300)
+def one_leaves_before_it_can_be_called(patch):
     real = Core.leave
 
-    def silent(self):
-        self.fetchable = frozenset()
+    def early(self):
+        self.started = True
         real(self)
 
-    patch.setattr(Core, "leave", silent)
+    patch.setattr(Core, "leave", early)
+
+
+@mutant("eject", "eject, backup", seeds=300)
+def letters_that_are_here_do_not_count_for_catching_up(patch):
+    real = Core.nexts
+    patch.setattr(Core, "nexts", lambda self, n: [p for p in real(self, n) if p not in n.heard])
+
+
+@mutant("backup near", "backup far")
+def nobody_loses_patience(patch):
+    patch.setattr(Core, "give_up", no)
+
+
+@mutant("wait")
+def patience_ends_though_neighbours_talk(patch):
+    patch.setattr(Neighbour, "spoke", property(lambda self: 0.0, no), raising=False)
 
 
 @mutant("dials only")

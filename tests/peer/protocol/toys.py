@@ -11,6 +11,7 @@ from peerwise.peer.protocol.messages import (
     Loaded,
     Look,
     Looked,
+    NoteBye,
     NoteLife,
     Place,
     Put,
@@ -121,7 +122,7 @@ class Disk:
     def __init__(self):
         self.place = self.value = None
         self.life, self.lives, self.heads, self.ejected = 0, {}, {}, {}
-        self.inbox, self.aside, self.outbox, self.rounds = {}, {}, {}, {}
+        self.inbox, self.aside, self.outbox, self.rounds, self.byes = {}, {}, {}, {}, {}
 
     def copy(self):
         new = Disk()
@@ -167,6 +168,10 @@ class Disk:
 
     def _notelife(self, effect: NoteLife):
         self.lives[effect.name] = effect.life
+        return Written(effect.ticket)
+
+    def _notebye(self, effect: NoteBye):
+        self.byes[effect.name] = effect.bye
         return Written(effect.ticket)
 
     def _load(self, effect: Load):

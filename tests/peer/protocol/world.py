@@ -3,6 +3,10 @@
 Calls are lost, doubled, late and answered out of order; a crash comes between any two effects, with
 some of what was to be written on the disk; old backups are put back; operators eject and readmit.
 After that everything works, and all must end. What is promised is looked at all the way.
+
+In half of the worlds with backups or operators, and in all others, peers leave as soon as their
+core says so, while there is chaos, too. Who is put back or readmitted after that may wait for one
+that has left: it must then end and say so (`stranded`), and nobody else may.
 """
 
 import math
@@ -18,13 +22,15 @@ from peer.protocol.audit import (
     check_end,
 )
 from peer.protocol.liars import lie, lie_answer
-from peer.protocol.parts import GRACE, Call, Process, Reply
+from peer.protocol.parts import Call, Process, Reply
 from peer.protocol.toys import Disk, Method
 from peerwise.peer.keeping import KEPT
 from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol import messages as m
-from peerwise.peer.protocol.messages import NOWHERE, Greeting, Place
+from peerwise.peer.protocol.messages import NOWHERE, OVER, Greeting, Place
 from peerwise.peer.protocol.pace import Wait
+
+LINGER, PARTING, PATIENCE = 60.0, 20.0, 40.0  # seconds
 
 
 class World:
@@ -43,6 +49,10 @@ class World:
         self.backups = {n: [] for n in self.graph}
         self.tops = {n: Place(0, 0) for n in self.graph}  # how far each has ever been
         self.written = set()  # letters that were on the disk, with their senders
+        changes = case.restore or case.eject
+        self.hasty = not changes or random.Random(f"{seed} hasty").random() < 0.5
+        self.stranded = {}  # by peer that gave up: for whom it waited
+        self.readmitted = set()  # by whom, and whom: it may have left since
 
     # -- lives
 
@@ -57,17 +67,18 @@ class World:
             self.note_written(name, disk.place, dict.fromkeys(self.graph[name], body))
         rules = Rules(
             name, self.graph[name], self.case.rounds, self.case.pace, self.method.letters,
-            ahead=2, lag=self.case.lag,
+            ahead=2, lag=self.case.lag, linger=LINGER, parting=PARTING, patience=PATIENCE,
         )  # fmt: skip
         unsent = {n: disk.unsent(n) for n in self.graph[name]}
         kept = m.Kept(
-            disk.place, life, self.graph[name], dict(disk.lives), dict(disk.heads), unsent
-        )
-        process = self.up[name] = Process(Core(rules, kept, self.now))
+            disk.place, life, self.graph[name], dict(disk.lives), dict(disk.heads), unsent,
+            dict(disk.byes),
+        )  # fmt: skip
+        process = self.up[name] = Process(Core(rules, kept, self.now), disk.byes)
         self.feed(process, disk.looked())
         dials = frozenset(n for n in self.graph[name] if n not in self.case.dials_only)
-        process.fetches = dials if name in self.case.dials_only else frozenset()
-        self.feed(process, m.Started(dials, process.fetches))
+        fetches = dials if name in self.case.dials_only else frozenset()
+        self.feed(process, m.Started(dials, fetches))
 
     def note_written(self, name, place, bodies):
         self.written |= {(name, m.Away(n, place, body)) for n, body in bodies.items()}
@@ -97,6 +108,7 @@ class World:
         self.log["restore"] += 1
         if name in self.up:
             self.crash(name)
+        self.left.discard(name)
         ejected = self.disks[name].ejected
         self.disks[name] = backup.copy()
         self.disks[name].ejected = dict(ejected)
@@ -114,8 +126,8 @@ class World:
             disk.ejected[other] = "why"
             disk.inbox = {k: b for k, b in disk.inbox.items() if k[0] != other}
             disk.acknowledge({other: Place(99, 0)})
-        else:
-            disk.ejected.pop(other, None)
+        elif disk.ejected.pop(other, None):
+            self.readmitted.add((name, other))
         self.log["eject" if eject else "readmit"] += 1
         if name in self.up:
             self.up[name].disk_jobs.append(m.Look())
@@ -134,6 +146,9 @@ class World:
                 self.crash(name)
                 return
             self.do(process, effect)
+        for effect in effects:
+            if isinstance(effect, m.End):
+                self.end(process, effect)
 
     def do(self, process, effect):
         name = process.core.rules.name
@@ -155,11 +170,6 @@ class World:
             process.wake = effect.at
         elif isinstance(effect, m.Log):
             self.log[effect.event] += 1
-        elif isinstance(effect, m.End):
-            check_end(self, process, effect)
-            process.ended, process.leaves = effect, self.now + GRACE
-            if self.chaos:  # all stay, for whoever is put back to a backup
-                self.stay(process)
 
     def answer(self, process, effect):
         call = self.open.pop((id(process), effect.ticket), None)
@@ -205,7 +215,10 @@ class World:
             event = m.Failed(to, ask.method, "UNAVAILABLE", "nobody there")
         else:
             process = self.up[to]
-            refused = process.core.refusal(call.caller, call.life)
+            bye = ask.said.bye if ask.method == "Hello" else ""
+            refused = process.core.refusal(call.caller, call.life, bye)
+            if refused is not None and bye == OVER:
+                process.claims.say_bye(call.caller, bye)
             if refused is None:
                 check_admitted(self, process, call)
                 self.bring(process, call)
@@ -265,7 +278,7 @@ class World:
         if rng.random() < case.eject:
             name = rng.choice(self.honest)
             self.operate(name, rng.choice(self.graph[name]), rng.random() < 0.5)
-        down = [n for n in self.honest if n not in self.up]
+        down = [n for n in self.honest if n not in self.up and n not in self.left]
         if down and rng.random() < 0.2:
             self.start(rng.choice(down))
         if case.liar and rng.random() < 0.3:
@@ -292,13 +305,15 @@ class World:
         for _ in range(self.case.steps):
             self.step()
         self.chaos = False
+        if not self.hasty:
+            self.take_byes_back()
         if self.case.eject:
             self.settle_operators()
         still = 0
         for _ in range(3000):
             before = [self.disks[n].place for n in self.honest] + [len(self.left)]
             self.fair_turn()
-            if self.left == set(self.honest):
+            if self.left | self.stranded.keys() == set(self.honest):
                 return self
             same = before == [self.disks[n].place for n in self.honest] + [len(self.left)]
             still = still + 1 if same else 0
@@ -306,11 +321,27 @@ class World:
                 for name in self.honest:
                     if self.case.liar in self.graph[name]:
                         self.operate(name, self.case.liar, True)
-            if still > 200:
+            if still > 400:
                 break
         waiting = {n: n in self.up and self.up[n].core.waiting for n in self.honest}
         where = {n: (self.disks[n].place, waiting[n]) for n in self.honest}
         raise Broken(f"nobody goes on: {where}")
+
+    def take_byes_back(self):
+        """Nobody has left, whatever was said: all part again, and what is on its way is lost."""
+        for process in self.up.values():
+            process.core.delivered_at = None
+            for n in process.core.neighbours.values():
+                n.parted, n.bye = False, n.bye if n.gone else ""
+        for disk in self.disks.values():
+            disk.byes = {n: bye for n, bye in disk.byes.items() if bye != OVER}
+        asked = [thing for thing in self.flying if thing.serial is not None]
+        self.flying = []
+        for thing in asked:
+            ask = thing.process.asked.get(thing.serial)
+            if ask is not None:
+                why = m.Failed(ask.name, ask.method, "DEADLINE_EXCEEDED", "late")
+                self.flying.append(Reply(thing.process, thing.serial, why))
 
     def settle_operators(self):
         """Operators make up their minds; who is ejected may not have ejected the other."""
@@ -320,7 +351,7 @@ class World:
 
     def fair_turn(self):
         for name in self.honest:
-            if name not in self.up and name not in self.left:
+            if name not in self.up and name not in self.left and name not in self.stranded:
                 self.start(name)
         if self.case.liar:
             self.flying.extend(lie(self))
@@ -331,49 +362,57 @@ class World:
             self.deliver(self.rng.randrange(len(self.flying)))
         self.now += 0.5
         for name in list(self.up):
-            process = self.up[name]
-            if process.ended is not None and not self.may_leave(process):
-                self.stay(process)
-            if process.ended is not None and self.now >= process.leaves:
-                self.leave(name)
-            elif self.now >= process.wake or process.core.done:  # else it must ask to be told
+            process = self.up.get(name)
+            if process is not None and self.now >= process.wake:  # else it must ask to be told
                 process.wake = math.inf
                 self.feed(process, m.Tick())
 
-    def stay(self, process):
-        process.ended, process.core.ended = None, False
-        process.core.fetchable = process.fetches
+    # -- the end of a peer
 
-    def may_leave(self, process):
-        """Whether nobody needs it: who is back may not have greeted it yet."""
-        core = process.core
-        if core.pace.newest:
-            return True
-        me = core.rules.name
-        for other in (self.up[n].core for n in core.ejected if n in self.up):
-            if me in other.counted and not other.neighbours[me].gone and not other.done:
-                return False  # it would wait for one that is gone for good
-        near = [n for n in core.dials if n in self.up and n not in core.ejected]
-        others = [self.up[n].core for n in near]
-        if any(one.line and not one.gone for one in (other.neighbours[me] for other in others)):
-            return False
-        met = [core.neighbours[n] for n in near]
-        met += [other.neighbours[me] for other in others if me in other.dials]
-        return not core.undelivered and all(one.greeted or one.gone for one in met)
+    def end(self, process, effect):
+        if effect.silent:
+            self.give_up(process, effect)
+            return
+        check_end(self, process, effect)
+        if self.chaos and not self.hasty:  # all stay, for whoever is put back to a backup
+            process.core.ended = False
+        else:
+            self.leave(process.core.rules.name, effect)
 
-    def leave(self, name):
+    def give_up(self, process, effect):
+        """A peer that nobody answers ends: started again it goes on, or waits in vain again."""
+        name = process.core.rules.name
+        self.gone(name)
+        self.log["gave up"] += 1
+        if self.chaos or not all(n in self.left or n in self.stranded for n in effect.silent):
+            return
+        self.stranded[name] = effect.silent
+        if self.hasty and self.log["restore"]:
+            return
+        for other in effect.silent:
+            back = self.hasty and (name, other) in self.readmitted
+            if not back and other not in self.stranded:
+                raise Broken(f"{name} waits for {other}, who left without a word")
+
+    def leave(self, name, effect):
         process = self.gone(name)
         self.disks[name].acknowledge(process.core.acknowledged())
         self.left.add(name)
-        lacking = [n for n in process.ended.lacking if n in self.honest]
-        if lacking:
+        away = self.left | self.stranded.keys()
+        lacking = [n for n in effect.lacking if n in self.honest and n not in away]
+        back = self.hasty and (self.log["restore"] or self.readmitted)  # by those who wait in vain
+        if lacking and not back:
             raise Broken(f"{name} left and {lacking} lack its last letter")
-        if isinstance(self.case.pace, Wait) and not (
-            self.case.liar + self.case.silent or self.case.eject
-        ):
-            last = Place(len(self.case.rounds) - 1, self.case.rounds[-1] - 1)
-            for n in self.graph[name]:
-                if self.disks[n].heads.get(name, NOWHERE) < last:
-                    raise Broken(f"{name} left and {n} lacks its last letter")
-            if any(self.disks[name].unsent(n) for n in self.graph[name]):
-                raise Broken("what was taken is not noted on the disk")
+        case = self.case
+        if not isinstance(case.pace, Wait) or case.liar or case.silent or case.eject:
+            return
+        if self.hasty and self.log["restore"]:  # it may not know of who was put back
+            return
+        last = Place(len(case.rounds) - 1, case.rounds[-1] - 1)
+        for n in self.graph[name]:
+            if self.disks[n].heads.get(name, NOWHERE) < last:
+                raise Broken(f"{name} left and {n} lacks its last letter")
+        disk = self.disks[name]
+        told = [n for n in self.graph[name] if n not in effect.lacking and disk.byes.get(n) != OVER]
+        if any(disk.unsent(n) for n in told):
+            raise Broken("what was taken is not noted on the disk")

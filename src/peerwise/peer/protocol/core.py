@@ -5,13 +5,17 @@ anything. A restart is a new core with what the disk holds. Three promises are k
 effects: a letter is acknowledged only when it is `Written`; a round's letters leave only when it is
 `Stored`; a greeting is answered only when all that its sender did before is on the disk.
 Every awaited neighbour at last sends a letter, or says that it has none for the round (a gap), or
-that it listens no more (a bye); nothing else ends a round that waits.
+that it sends nothing any more (a bye: it has ejected us, or has done all its rounds); nothing else
+ends a round that waits. Who leaves has told everybody, those it has ejected included, and what they
+were told is on their disks. Where nobody who is waited for says a word for very long, a peer ends
+and says so.
 """
 
 from typing import Any
 
 from peerwise.peer.protocol.hearing import Fetch
 from peerwise.peer.protocol.messages import (
+    OVER,
     Answer,
     Looked,
     Pushed,
@@ -27,10 +31,16 @@ from peerwise.peer.protocol.rounds import Rounds
 class Core(Rounds):
     """One peer: `on` is all that happens to it; `refusal` is asked before a call is read."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.farewells: set[str] = set()  # of the ejected, not noted yet
+
     def on(self, event: Any, now: float) -> list[Any]:
         """What follows from an event at a time."""
         self.now, self.effects = now, []
         before, name = self.place, self.concerns(event)
+        while self.farewells:
+            self.note_bye(self.farewells.pop(), OVER)
         getattr(self, f"on_{type(event).__name__.lower()}")(event)
         if not isinstance(event, Pushed):  # which counts once it is written
             self.alarms.pop("", None)
@@ -62,7 +72,7 @@ class Core(Rounds):
 
     def on_started(self, event: Started) -> None:
         """The network can be used."""
-        self.dials, self.fetchable = event.dials, event.fetches
+        self.started, self.dials, self.fetchable = True, event.dials, event.fetches
         for name in event.fetches:
             self.begin_fetching(name)
 
@@ -70,11 +80,11 @@ class Core(Rounds):
         """Time has passed, and that is all."""
 
     def on_written(self, event: Written) -> None:
-        """A letter or the life of a neighbour is on the disk."""
+        """A letter, the life or the bye of a neighbour is on the disk."""
         if event.ticket in self.coming:
             self.on_letter_written(event)
         else:
-            self.on_life_written(event)
+            self.on_said_written(event)
 
     def on_looked(self, event: Looked) -> None:
         """Take up what is in the file, as the operator may have changed it."""
@@ -84,19 +94,28 @@ class Core(Rounds):
         for name in out & self.neighbours.keys():
             self.log("ejected", True, neighbour=name, why=event.ejected[name])
             n = self.neighbours[name]
-            n.greeted = False
+            n.greeted = n.parted = False
             n.heard.clear()
             n.line.clear()
+            self.refuse_pulls(name)
         for name in back & self.neighbours.keys():
             self.log("readmitted", neighbour=name)
+            self.neighbours[name].greeted = self.neighbours[name].parted = False
         self.take_up(event)
 
-    def refusal(self, caller: str, life: int) -> tuple[str, str, str] | None:
-        """Why a caller has nothing to say here: code, reason and kind; None if it may speak."""
+    def refusal(self, caller: str, life: int, bye: str = "") -> tuple[str, str, str] | None:
+        """Why a caller has nothing to say here: code, reason and kind; None if it may speak.
+
+        Of one that is ejected only a `bye` is taken: should it be readmitted, nobody waits for it.
+        """
         if caller not in self.neighbours:
             why = f"'{caller}' is no neighbour of {self.rules.name}"
             return "PERMISSION_DENIED", why, "stranger"
         if caller in self.ejected:
+            n = self.neighbours[caller]
+            n.parted = n.parted or caller not in self.dials  # by this answer
+            if bye == OVER and life >= n.life:
+                self.farewells.add(caller)
             return "ABORTED", f"{self.rules.name} has ejected {caller}", "ejected"
         if life < self.neighbours[caller].life:
             why = (

@@ -1,5 +1,6 @@
 """What all parts of a core share: the rules, what is known, and the effects of an event."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ class Rules(NamedTuple):
     ahead: int = 4  # rounds that a letter may be ahead of us
     lag: int = 0  # rounds that a channel may hold letters back
     linger: float = 600.0  # seconds for which one stays until all have the last letter
+    parting: float = 60.0  # and then until all know that nothing more comes
+    patience: float = math.inf  # seconds without a word of those for whom a round waits
 
 
 class Ground:
@@ -41,11 +44,17 @@ class Ground:
         self.posted = kept.place  # a round is on the disk before its letters are posted
         self.neighbours = {
             name: Neighbour(
-                kept.lives.get(name, 0), kept.heads.get(name), kept.unsent.get(name, [])
+                kept.lives.get(name, 0),
+                kept.heads.get(name),
+                kept.unsent.get(name, []),
+                kept.byes.get(name, ""),
             )
             for name in rules.neighbours
         }
+        for neighbour in self.neighbours.values():
+            neighbour.spoke = now
         self.ejected: Mapping[str, str] = {}  # whom the operator does not want, and why
+        self.started = False  # whether the network can be used
         self.dials: frozenset[str] = frozenset()
         self.fetchable: frozenset[str] = frozenset()
         self.effects: list[Any] = []

@@ -3,6 +3,7 @@
 A letter is acknowledged once it is on the disk. Its sender learns where we are, and no more.
 """
 
+from itertools import count
 from typing import Any, NamedTuple
 
 from peerwise.peer.protocol.ground import Ground
@@ -13,6 +14,7 @@ from peerwise.peer.protocol.messages import (
     Came,
     Look,
     Looked,
+    NoteBye,
     Place,
     Pushed,
     Put,
@@ -43,11 +45,13 @@ class Hearing(Ground):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.coming: dict[Ticket, Coming] = {}
+        self.serial = count(1)  # of greetings, and of what is noted of neighbours
 
     def on_pushed(self, event: Pushed) -> None:
         """Judge a letter: its envelope, its time, then what is in it."""
         ticket, sender, body = event
         self.count("received", len(body))
+        self.neighbours[sender].spoke = self.now
         try:
             envelope = self.rules.letters.written(body)
         except BadLetter as error:
@@ -67,6 +71,16 @@ class Hearing(Ground):
             self.answer(ticket)
             return
         self.open(ticket, sender, place, body)
+
+    def note_bye(self, name: str, bye: str) -> None:
+        """Note on the disk that a neighbour has said goodbye, or is back."""
+        n = self.neighbours[name]
+        if n.bye == bye:
+            return
+        n.bye = bye
+        ticket = "bye", name, next(self.serial)
+        n.writing.add(ticket)
+        self.do(NoteBye(ticket, name, bye))
 
     def untimely(self, sender: str, place: Place) -> tuple[str, str, str] | None:
         """Why a letter cannot be taken now: it is of a time that is not yet."""
@@ -204,7 +218,7 @@ class Hearing(Ground):
         """Take up letters that are only in the file, and what the operator did with them."""
         last = dict(sorted(event.aside))  # of a letter that lasts, only the newest counts
         for sender, place in event.aside:
-            counts = place >= self.place or (self.pace.lasting and place == last[sender])
+            counts = place == last[sender] if self.pace.lasting else place >= self.place
             if self.is_of_use(sender, place) and counts:
                 self.neighbours[sender].heard[place] = None
         for (sender, place), body in event.inbox.items():

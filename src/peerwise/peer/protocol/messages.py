@@ -26,6 +26,7 @@ class Place(NamedTuple):
 
 
 NOWHERE = Place(-1, -1)
+EJECTED, OVER = "ejected", "over"  # byes: "you are not heard here", "all my rounds are done"
 
 
 class Envelope(NamedTuple):
@@ -61,6 +62,9 @@ class Greeting(NamedTuple):
     first: Place | None = None  # it sends nothing of an earlier place any more
     have: Place | None = None  # the newest letter of ours that it was given
     knows: int = 0  # our life for which it has put its letters together
+    bye: str = ""  # EJECTED or OVER: it sends nothing any more, and wants nothing
+    noted: str = ""  # the bye of ours that is on its disk
+    order: int = 0  # of its greetings in this life: a late one does not take back another
 
 
 class Checks(Protocol):
@@ -85,6 +89,7 @@ class Kept(NamedTuple):
     lives: Mapping[str, int] = {}
     heads: Mapping[str, Place] = {}
     unsent: Mapping[str, list[Away]] = {}
+    byes: Mapping[str, str] = {}
 
 
 # -- events ------------------------------------------------------------------------------------
@@ -211,10 +216,7 @@ class Refuse(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Call a neighbour: Hello with a greeting, Push with a letter, Pull with what we have.
-
-    Last is a pull that fetches nothing, before we leave.
-    """
+    """Call a neighbour: Hello with a greeting, Push with a letter, Pull with what we have."""
 
     name: str
     method: str
@@ -245,6 +247,14 @@ class NoteLife(NamedTuple):
     ticket: Ticket
     name: str
     life: int
+
+
+class NoteBye(NamedTuple):
+    """Note that a neighbour has said goodbye, or (an empty bye) is back; `Written` tells of it."""
+
+    ticket: Ticket
+    name: str
+    bye: str
 
 
 class Load(NamedTuple):
@@ -316,6 +326,11 @@ class Count(NamedTuple):
 
 
 class End(NamedTuple):
-    """All is done; `lacking` did not get the last letter."""
+    """There is nothing more to do: all is done, or nobody answers for whom a round waits.
+
+    `lacking` have not said that they have our last letter. `silent`: they are waited for, and none
+    of them has said anything for as long as this peer is patient; not all rounds are done.
+    """
 
     lacking: tuple[str, ...]
+    silent: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from peerwise.peer.protocol.messages import NOWHERE, Away, Place, Ticket
+from peerwise.peer.protocol.messages import EJECTED, NOWHERE, OVER, Away, Place, Ticket
 
 RECENT = 9  # rounds of which an adaptive deadline takes the usual time
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0  # seconds before a call is tried again
@@ -32,9 +32,9 @@ class Retry:
 
 
 class Neighbour:
-    """One neighbour; plain values, of which `life` and `head` are on the disk, too."""
+    """One neighbour; plain values, of which `life`, `head` and `bye` are on the disk, too."""
 
-    def __init__(self, life: int, head: Place | None, unsent: list[Away]):
+    def __init__(self, life: int, head: Place | None, unsent: list[Away], bye: str = ""):
         self.life = life  # the newest that was heard of
         self.newer = 0  # a life of which an answer told, and no greeting yet
         self.met = 0  # the life whose letters we have put together, in this life of ours
@@ -42,7 +42,10 @@ class Neighbour:
         self.first: Place | None = None  # nothing earlier comes any more
         self.said: Place | None = None  # what it has of ours, maybe of a former life
         self.seen = NOWHERE  # how far it has come
-        self.gone = False  # it has ejected us
+        self.bye = bye  # EJECTED or OVER: it sends nothing any more, and wants nothing
+        self.parted = False  # it has noted our bye
+        self.order = 0  # of its last greeting, in its present life
+        self.spoke = 0.0  # when it last said something that was taken
         # letters that came; None: in quarantine, and nobody waits for another
         self.heard: dict[Place, Any] = {}
         self.arrived = 0.0  # when the last of them came
@@ -59,14 +62,24 @@ class Neighbour:
         self.fetched = NOWHERE  # by one that only dials
         self.trouble = ""  # why it cannot be told anything
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ejected us."""
+        return self.bye == EJECTED
+
+    @property
+    def over(self) -> bool:
+        """Whether it has done all its rounds."""
+        return self.bye == OVER
+
     def is_gap(self, place: Place) -> bool:
         """Whether it has said that it has no letter for a place."""
-        return self.first is not None and place < self.first
+        return self.over or (self.first is not None and place < self.first)
 
     @property
     def lacks(self) -> bool:
         """Whether it still needs a letter, or may: it was started again and has not said."""
-        return not self.gone and bool(self.line or self.newer > self.life)
+        return not self.bye and bool(self.line or self.newer > self.life)
 
     @property
     def newest(self) -> Place | None:

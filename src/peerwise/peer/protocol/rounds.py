@@ -1,10 +1,10 @@
 """When a round begins, what becomes of it, and where a peer goes on that was away or put back."""
 
+import math
 from typing import Any
 
 from peerwise.peer.protocol.messages import (
     Advance,
-    Ask,
     Compute,
     Computed,
     Done,
@@ -13,9 +13,11 @@ from peerwise.peer.protocol.messages import (
     Place,
     Stored,
 )
+from peerwise.peer.protocol.neighbour import Neighbour
 from peerwise.peer.protocol.telling import Telling
 
-SAY = 60.0  # seconds after which a peer that waits says for whom, and greets them again
+LOOK = 1.0  # seconds between two looks whether all know that nothing more comes
+SAY = 60.0  # seconds after which a peer that waits says for whom
 
 
 class Rounds(Telling):
@@ -29,12 +31,8 @@ class Rounds(Telling):
         self.waiting: tuple[str, ...] = ()  # for whom the round waits
         self.said_at = self.now  # when people were last told so
         self.over: float | None = None  # since when all rounds are done
+        self.delivered_at: float | None = None  # since when all have the last letter
         self.ended = False
-
-    @property
-    def done(self) -> bool:
-        """Whether all rounds are done."""
-        return self.learns and self.place.round >= self.rounds
 
     def think(self) -> None:
         """Begin a round if it may begin; leave if there is nothing more to do."""
@@ -69,13 +67,20 @@ class Rounds(Telling):
         if self.now >= self.said_at + SAY:
             self.said_at = self.now
             self.do(Log("waiting", {**self.where, "for": list(self.waiting)}))
-            self.ask_again()
-        self.wake(min(self.begun + limit, self.said_at + SAY))
+        until = self.begun + limit
+        if limit == math.inf:
+            until = max(self.neighbours[name].spoke for name in self.waiting) + self.rules.patience
+            if self.now >= until:
+                self.give_up()
+                return
+        self.wake(min(until, self.said_at + SAY))
 
-    def ask_again(self) -> None:
-        """Greet those who are waited for: one that has ejected us does not call us to say so."""
-        for name in self.waiting:
-            self.neighbours[name].greeted = False
+    def give_up(self) -> None:
+        """End before all rounds are done: nobody answers who is waited for."""
+        seconds = self.rules.patience
+        self.log("nobody answers", True, **self.where, **{"for": self.waiting, "seconds": seconds})
+        self.ended = True
+        self.do(End((), self.waiting))
 
     def begin(self) -> None:
         """Compute the round with what was heard."""
@@ -172,13 +177,23 @@ class Rounds(Telling):
         if self.pace.newest or not self.learns:
             return None
         here = self.place
-        firsts = [n.first or here for n in self.counted.values() if not n.gone]
-        there = min(firsts, default=here)
-        heard = any(here in n.heard for n in self.counted.values())
-        if heard or there.phase != here.phase:
+        if any(here in n.heard for n in self.counted.values()):
+            return None
+        nexts = [place for n in self.counted.values() for place in self.nexts(n)]
+        there = min(nexts, default=here)
+        if there.phase != here.phase:
             return None
         last = min(there.round, self.rounds - 1)
         return last if here.round < last else None
+
+    def nexts(self, n: Neighbour) -> list[Place]:
+        """For which places a neighbour has letters: those that are here, and where more begin."""
+        here = [p for p, letter in n.heard.items() if letter is not None and p > self.place]
+        if n.gone:
+            return here
+        if n.over:
+            return [*here, Place(self.place.phase, self.rounds)]
+        return [*here, n.first or self.place]
 
     def jump(self, event: str, there: int) -> None:
         """Go on in a later round with the state that there is."""
@@ -191,27 +206,33 @@ class Rounds(Telling):
 
     def leave(self) -> None:
         """End once all neighbours have the last letters, or after as long as one stays."""
+        if not self.started:
+            return
         if self.over is None:
             self.over = self.now
         linger = self.rules.linger
         if self.pace.newest:  # nobody waits for us, and some have gone
             linger = min(linger, 2 * self.pace.limit)
         if self.undelivered and self.now < self.over + linger:
+            self.delivered_at = None
             self.wake(self.over + linger)
             return
-        if not self.last and self.fetchable:
-            fetched = [n for n in self.fetchable if n not in self.ejected]
-            self.fetchable, self.last = frozenset(), set(fetched)
-            for name in fetched:  # that its last letter came, it learns by a pull
-                self.do(Ask(name, "Last", self.neighbours[name].fetched))
-        if not self.last:
-            self.end()
+        if self.delivered_at is None:
+            self.delivered_at = self.now
+        until = self.delivered_at + min(linger, self.rules.parting)
+        unanswered = any(n.hellos for n in self.neighbours.values())
+        if (self.unaware or unanswered) and self.now < until:
+            self.wake(min(until, self.now + LOOK))
+            return
+        self.end()
 
     def end(self) -> None:
-        """Leave, and say who lacks a letter."""
+        """Leave, and say who lacks a letter, and who was not told."""
         left = self.undelivered
         if left:
             self.log("left before all had the last letter", True, to=left)
+        if untold := [name for name in self.unaware if name in self.ejected]:
+            self.log("left before the ejected knew that they are", True, to=untold)
         self.ended = True
         self.do(End(() if self.pace.newest else tuple(left)))
 

@@ -11,7 +11,9 @@ from typing import Any
 from peerwise.peer.protocol.ground import POLL
 from peerwise.peer.protocol.hearing import Fetch, Hearing
 from peerwise.peer.protocol.messages import (
+    EJECTED,
     NOWHERE,
+    OVER,
     Answer,
     Answered,
     Ask,
@@ -31,23 +33,43 @@ from peerwise.peer.protocol.messages import (
 )
 from peerwise.peer.protocol.neighbour import FIRST_WAIT, LONGEST_WAIT, Neighbour
 
-PULLS = ("Pull", "Last")
 REGREET = ("UNAVAILABLE", "ABORTED", "FAILED_PRECONDITION")  # Hello says more
 
 
 class Telling(Hearing):
-    """Letters that go out, and greetings."""
+    """Letters that go out, greetings and byes."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.last: set[str] = set()  # neighbours that are told what we fetched of them last
+    @property
+    def done(self) -> bool:
+        """Whether all rounds are done."""
+        return self.learns and self.place.round >= self.rounds
 
     # -- what neighbours say of themselves
 
     def greeting(self, name: str) -> Greeting:
         """What a neighbour is told first."""
+        n, bye = self.neighbours[name], self.bye_to(name)
+        order = next(self.serial)
+        if bye == EJECTED:
+            return Greeting(life=self.life, bye=bye, order=order)
+        return Greeting(self.place, self.life, self.first(n), n.head, n.met, bye, n.bye, order)
+
+    def bye_to(self, name: str) -> str:
+        """The bye that a neighbour is to hear: it is ejected, or has all that it is ever told."""
+        if name in self.ejected:
+            return EJECTED
         n = self.neighbours[name]
-        return Greeting(self.place, self.life, self.first(n), n.head, n.met)
+        return OVER if self.done and not n.line and not n.loading else ""
+
+    @property
+    def unaware(self) -> list[str]:
+        """Those who do not know yet that nothing more comes, and may wait for it.
+
+        Who has ejected us is told, too, if we can: it may take us back.
+        """
+        told = {x for x, n in self.neighbours.items() if n.gone and x not in self.dials}
+        known = {name for name, n in self.neighbours.items() if n.parted or n.over}
+        return [name for name in self.neighbours if name not in told | known]
 
     def first(self, n: Neighbour) -> Place:
         """The place of the next letter to a neighbour: what is earlier does not come any more."""
@@ -55,7 +77,6 @@ class Telling(Hearing):
 
     def on_helloed(self, event: Helloed) -> None:
         """A neighbour greets; it is answered once all that it did before is on the disk."""
-        self.neighbours[event.sender].gone = False
         self.neighbours[event.sender].hellos.append(event.ticket)
         self.hear_greeting(event.sender, event.said)
         self.answer_hellos(event.sender)
@@ -75,11 +96,15 @@ class Telling(Hearing):
     def hear_greeting(self, name: str, said: Greeting) -> None:
         """Take note of what a neighbour said first, in a call or in its answer."""
         n = self.neighbours[name]
+        n.spoke = self.now
         if said.life > n.life:
-            n.life = said.life
+            n.life, n.parted, n.order = said.life, False, 0
             ticket = "life", name, said.life
             n.writing.add(ticket)
             self.do(NoteLife(ticket, name, said.life))
+        if said.bye == EJECTED:
+            self.hear_bye(name, said)
+            return
         if n.met != n.life == said.life:
             self.meet(name, said)
         if said.have is not None:
@@ -88,16 +113,32 @@ class Telling(Hearing):
             n.first = max(said.first, n.first or said.first)
         if said.place is not None:
             n.saw(said.place)
+        if self.hear_bye(name, said):
+            n.parted = bool(said.noted) and said.noted == self.bye_to(name)
+
+    def hear_bye(self, name: str, said: Greeting) -> bool:
+        """Take note of whether a neighbour says goodbye, unless it has said more since then."""
+        n = self.neighbours[name]
+        if (said.life, said.order) < (n.life, n.order):
+            return False
+        n.order = said.order if said.life == n.life else 0
+        if said.bye != OVER or self.knows_us(said):  # who has not met us may have more to say
+            self.note_bye(name, said.bye)
+        return True
 
     def knows_us(self, said: Greeting) -> bool:
         """Whether a neighbour has put its letters together for this life of ours."""
         return said.knows == self.life
 
-    def on_life_written(self, event: Written) -> None:
-        """The life of a neighbour is on the disk."""
-        self.neighbours[event.ticket[1]].writing.discard(event.ticket)
+    def on_said_written(self, event: Written) -> None:
+        """The life of a neighbour, or its bye, is on the disk."""
+        what, name, _ = event.ticket
+        n = self.neighbours[name]
+        n.writing.discard(event.ticket)
         if event.why is not None:
-            self.answer_hellos(event.ticket[1], event.why)
+            self.answer_hellos(name, event.why)
+        if what == "bye" and name in self.fetchable:
+            n.greeted = False  # it cannot ask us whether we know
 
     def meet(self, name: str, said: Greeting) -> None:
         """One of us was started again, maybe from a backup: it may lack what it had."""
@@ -157,39 +198,43 @@ class Telling(Hearing):
         while n.line and n.line[0].place <= place:
             self.count("sent", len(n.line.popleft().body))
 
-    def leaves_out(self, n: Neighbour, place: Place) -> bool:
-        """Whether the letter after this one is of a later round than the next."""
-        first = self.first(n)
-        return first.phase == place.phase and place.round + 1 < min(first.round, self.rounds)
-
     def tell(self, name: str) -> None:
         """Call a neighbour, if there is anything to say and no call is under way."""
         n = self.neighbours[name]
-        if name not in self.dials or name in self.ejected or n.loading:
+        if name not in self.dials or n.loading or n.calls.asked is not None:
             return
-        if (n.greeted and not n.line) or n.calls.asked is not None:
+        bye = self.bye_to(name)
+        if self.is_told(n, bye):
             return
         if not n.calls.is_free(self.now):
             self.wake(n.calls.due, name)
             return
-        if not n.greeted:
-            n.calls.asked = "Hello", n.met, NOWHERE
+        if bye or not n.greeted:
+            n.calls.asked = "Hello", n.met, bye
             self.do(Ask(name, "Hello", self.greeting(name)))
         else:
             n.calls.asked = "Push", n.life, n.line[0].place
             self.do(Ask(name, "Push", n.line[0]))
 
+    def is_told(self, n: Neighbour, bye: str) -> bool:
+        """Whether a neighbour has heard all that there is to say."""
+        if bye == EJECTED:
+            return n.parted
+        return n.greeted and (n.parted if bye else not n.line)
+
     def on_answered(self, event: Answered) -> None:
         """A neighbour answered our call."""
-        if event.method in PULLS:
+        if event.method == "Pull":
             self.on_fetched(event)
             return
         n = self.neighbours[event.name]
-        (_, life, place), n.calls.asked = n.calls.asked, None
-        if event.name in self.ejected:
-            return
-        n.gone = False
+        (_, life, about), n.calls.asked = n.calls.asked, None
         said = event.said
+        if event.name in self.ejected:
+            self.hear_bye(event.name, said)
+            n.parted = n.parted or said.noted == about == EJECTED
+            n.calls.failed(self.now)  # where it has not noted it, it is told again
+            return
         if said.life < n.life:
             n.calls.due = self.now + LONGEST_WAIT
             why = f"an older copy of {event.name} answers, or something else"
@@ -198,8 +243,11 @@ class Telling(Hearing):
         if event.method == "Hello":
             self.hear_greeting(event.name, said)
             n.greeted = n.met == life  # else it must hear from us that we have met
+            if self.bye_to(event.name) and n.greeted and not n.parted:
+                n.calls.failed(self.now)
             return
         n.calls.worked()
+        n.spoke = self.now
         self.note_life(n, said)
         if n.life > life or n.newer > life:
             n.greeted = False  # not what this life has been told
@@ -207,27 +255,23 @@ class Telling(Hearing):
         if said.place is not None:
             n.saw(said.place)
         n.trouble = ""
-        self.delivered(n, place)
-        if self.leaves_out(n, place):
-            n.greeted = False  # it must hear of the gap
+        self.delivered(n, about)
 
     def note_life(self, n: Neighbour, said: Greeting) -> None:
         """See by an answer that a neighbour was started again: it may lack what it had."""
         if said.life > n.life:
-            n.newer, n.greeted = said.life, False
+            n.newer, n.greeted, n.parted = said.life, False, False
 
     def on_failed(self, event: Failed) -> None:
         """A neighbour did not answer our call, or refused it."""
         n, name = self.neighbours[event.name], event.name
-        if event.method == "Last":
-            self.last.discard(name)
-            return
         retry = n.fetches if event.method == "Pull" else n.calls
         asked, retry.asked = retry.asked, None
         why = f"{event.code}: {event.why}"
         self.note_trouble(name, why)
         if event.code == "ABORTED":  # it does not listen, and will not speak: go on without
-            n.gone = True
+            self.note_bye(name, EJECTED)
+            n.parted = n.parted or (event.method == "Hello" and asked[2] == OVER)
         if event.method == "Push" and event.code == "ALREADY_EXISTS":  # said, in other words
             if n.life == asked[1]:
                 self.delivered(n, asked[2])
@@ -248,7 +292,7 @@ class Telling(Hearing):
     def on_pulled(self, event: Pulled) -> None:
         """A neighbour that nobody can dial waits for our next letter."""
         n = self.neighbours[event.sender]
-        n.gone = False
+        n.spoke = self.now
         self.delivered(n, event.have)
         n.pulls.append((event.ticket, self.now + min(event.wait, POLL)))
 
@@ -259,11 +303,19 @@ class Telling(Hearing):
         for ticket, until in pulls:
             if n.line and not n.loading:
                 self.do(Answer(ticket, n.line[0]))
-            elif self.now >= until:
+            elif self.now >= until or (self.done and not n.loading):
                 self.answer(ticket)
             else:
                 n.pulls.append((ticket, until))
                 self.wake(until, name)
+
+    def refuse_pulls(self, name: str) -> None:
+        """Tell one that waits for our next letter that it is ejected."""
+        n = self.neighbours[name]
+        waiting, n.pulls = n.pulls, []
+        for ticket, _ in waiting:
+            self.refuse(ticket, "ABORTED", f"{self.rules.name} has ejected {name}", "ejected")
+            n.parted = n.parted or name not in self.dials
 
     def begin_fetching(self, name: str) -> None:
         """Note what we have of a neighbour from which letters are pulled."""
@@ -285,11 +337,10 @@ class Telling(Hearing):
         """What we pulled has come; it is judged like any other letter."""
         n = self.neighbours[event.name]
         self.note_life(n, event.said)  # it may not be able to dial us
-        if event.method == "Last":
-            self.last.discard(event.name)
-            return
+        n.spoke = self.now
         if event.body is None:
-            if event.said.place is not None and event.said.place > self.place:
+            ahead = event.said.place is not None and event.said.place > self.place
+            if ahead and not n.over:
                 n.greeted = False  # it is ahead and has no letter for us: a greeting says why
             self.fetch_later(n)
         else:
@@ -314,4 +365,4 @@ class Telling(Hearing):
         """Nothing new was fetched: whoever answers at once is not asked at once again."""
         n.fetches.asked = None
         n.fetches.worked()
-        n.fetches.due = self.now + FIRST_WAIT
+        n.fetches.due = self.now + (LONGEST_WAIT if n.over else FIRST_WAIT)
