@@ -12,8 +12,9 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from peerwise.data.loaders import Table
-from peerwise.peer.charter import Charter, draft
+from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.drafting import draft
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.keeping import looked
 from peerwise.peer.local import free_ports
@@ -104,6 +105,7 @@ def federation(
         addresses={
             n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True) if n not in only_dial
         },
+        public=True,  # a published data set
         **terms,
     )
     keys = folder / "keys"

@@ -19,14 +19,15 @@ from peerwise.core import Array, Inbox, Mean, Message, Method, Range, Shard, Slo
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods import relaying
-from peerwise.models.family import Model, log_posterior, statistics
+from peerwise.models.family import Model, by_class, log_posterior, statistics
 from peerwise.privacy.budget import Queries, check_epsilon, scales, split
-from peerwise.privacy.mechanism import laplace
-from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
+from peerwise.privacy.design import Design, noising
+from peerwise.privacy.mechanism import gaussian, laplace
+from peerwise.privacy.sensitivity import clip, local, warn_local
 
 CLAMP = 1e-6  # the least count that a node sends, with `clamp_at_node`
 COUNTED = (Range("count", 0),)  # how much an estimate has seen
-Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
+Release = Callable[[Array, Shard], tuple[Tree, dict[str, Array]]]
 
 
 @cache
@@ -34,68 +35,127 @@ def release(
     model: Model,
     *,
     epsilon: float | tuple[float, float] = math.inf,
-    sensitivity: str = "local",
+    sensitivity: str = "bounded",
     bounds: tuple[Any, Any] | None = None,
-    budget: str = "even",
+    mechanism: str = "laplace",
+    delta: float = 0.0,
+    split: str = "even",
     clamp_at_node: bool = False,
 ) -> Release:
     """key, shard -> noisy statistics, and scalars about them (Algorithm 2), for simulation.
 
     `epsilon`: the node's budget, or (low, high) for one that each node draws log-uniformly;
-    infinity is no noise. `sensitivity`: "local" (the paper's, which is not differential privacy)
-    or "bounded" with public `bounds` (low, high), to which numbers are clipped. `budget`: how it
-    is split, "even" (equation 16) or "optimal". Every class is noised, also one that the node
-    lacks. `clamp_at_node` makes counts positive before they are sent, as the authors' code does;
-    otherwise sums stay unbiased, and only the model built from them is made valid.
+    infinity is no noise. `sensitivity`: "bounded" with public `bounds` (low, high), to which
+    numbers are clipped, or "local" (the paper's, which is not differential privacy: naive Bayes,
+    Laplace noise, even shares). `mechanism`, `delta` and `split` are as in `privacy.noising`. Every
+    class is noised, also one that the node lacks. `clamp_at_node` makes counts positive before they
+    are sent, as the authors' code does; otherwise sums stay unbiased, and only the model built from
+    them is made valid.
     """
-    if model.name != "naive_bayes" or not model.cardinalities:
-        raise BadSetting(f"noise is for the statistics of naive_bayes, not of {model.name}")
     spread = epsilon if isinstance(epsilon, tuple) else (epsilon, epsilon)
     low_e, high_e = (check_epsilon(e, noise_off=True) for e in spread)
-    off = math.isinf(low_e)
+    if math.isinf(low_e):
+        return _exact(model, bounds if sensitivity == "bounded" else None)
+    if sensitivity == "local":
+        return _local(model, low_e, high_e, split, mechanism, clamp_at_node)
+    if sensitivity != "bounded":
+        raise UnknownName("sensitivity", sensitivity, ["local", "bounded"])
+    if bounds is None:
+        raise BadSetting(
+            "sensitivity 'bounded' needs public bounds (low, high) of the numbers; give them, or "
+            "find them privately with privacy.private_bounds"
+        )
+    return _bounded(model, bounds, low_e, high_e, mechanism, delta, split, clamp_at_node)
+
+
+def _exact(model: Model, bounds: tuple[Any, Any] | None) -> Release:
+    """A release without noise, of numbers within bounds where there are some."""
+
+    def draw(key: Array, shard: Shard) -> tuple[Tree, dict[str, Array]]:
+        x = shard.x if bounds is None else clip(shard.x, model.cardinalities, *bounds)[0]
+        exact = statistics(model, x, shard.y, shard.weight)
+        zero = jnp.zeros((), by_class(exact).dtype)
+        return exact, {"size": shard.weight.sum(), "noise": zero, "epsilon": zero + jnp.inf}
+
+    return draw
+
+
+def _drawn_epsilon(key: Array, low: float, high: float, dtype: Any) -> Array:
+    u = jax.random.uniform(key, (), jnp.float32).astype(dtype)
+    return low * (high / low) ** u
+
+
+def _bounded(
+    model: Model,
+    bounds: tuple[Any, Any],
+    low_e: float,
+    high_e: float,
+    mechanism: str,
+    delta: float,
+    split: str,
+    clamp_at_node: bool,
+) -> Release:
+    design = Design(model, *bounds)
+    made = noising(design, low_e, delta, mechanism, split)
+    if made.kind == "gaussian" and low_e != high_e:
+        raise BadSetting("a budget that nodes draw is for Laplace noise; take mechanism laplace")
+    q, clamps = design.lines, clamp_at_node and Queries(model.cardinalities, model.classes)
+    noise_of = laplace if made.kind == "laplace" else gaussian
+
+    def draw(key: Array, shard: Shard) -> tuple[Tree, dict[str, Array]]:
+        x, _ = clip(shard.x, model.cardinalities, *bounds)
+        exact = statistics(model, x, shard.y, shard.weight)
+        lines = by_class(exact)
+        which, own = jax.random.split(key)
+        drawn = _drawn_epsilon(which, low_e, high_e, lines.dtype)
+        scale = jnp.asarray(made.scale, lines.dtype) * (low_e / drawn)
+        every = jnp.broadcast_to(scale[None, :q], lines.shape)
+        first = noise_of(own, every, jnp.float32).astype(lines.dtype)
+        more = noise_of(jax.random.fold_in(own, 1), scale[q:], jnp.float32).astype(lines.dtype)
+        # in the statistics as they are: noise in a count is noise in what is about a middle
+        noise = jax.tree.map(relaying.rounded, design.raw(first, more if model.shared else None))
+        noisy = _added(exact, noise)
+        if clamps:
+            noisy = clamped(noisy, clamps)
+        about = {"size": shard.weight.sum(), "epsilon": drawn}
+        return noisy, about | {"noise": _apart(by_class(noisy), by_class(exact))}
+
+    return draw
+
+
+def _apart(noisy: Array, exact: Array) -> Array:
+    """The relative error of equation 28, which only an oracle knows."""
+    return jnp.where(exact != 0, jnp.abs(noisy - exact) / jnp.abs(exact), 0).sum()
+
+
+def _local(
+    model: Model, low_e: float, high_e: float, split_rule: str, mechanism: str, clamp: bool
+) -> Release:
+    if model.name != "naive_bayes" or not model.cardinalities:
+        raise BadSetting(
+            f"sensitivity 'local' is for the statistics of naive_bayes, not of {model.name}"
+        )
+    if split_rule != "even" or mechanism != "laplace":
+        raise BadSetting("sensitivity 'local' has Laplace noise and even shares: take 'bounded'")
     queries = Queries(model.cardinalities, model.classes)
     if queries.size != model.size:
-        raise BadSetting("noise for statistics with missing values is not offered: fill them in")
-    if sensitivity not in ("local", "bounded"):
-        raise UnknownName("sensitivity", sensitivity, ["local", "bounded"])
-    public = None
-    if sensitivity == "bounded":
-        if bounds is None:
-            raise BadSetting(
-                "sensitivity 'bounded' needs public bounds (low, high) of the numbers; give them, "
-                "or find them privately with privacy.private_bounds"
-            )
-        public = bounded(queries, *bounds)
-        share = split(1.0, queries, public, budget)
-    else:
-        if budget != "even":
-            raise BadSetting("an optimal split needs public sensitivities: take 'bounded'")
-        if not off:
-            warn_local()
-        share = split(1.0, queries, [1.0] * queries.size)
+        raise BadSetting("local noise for statistics with missing values is not offered")
+    warn_local()
+    share = split(1.0, queries, [1.0] * queries.size)
 
     def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
-        x, _ = (shard.x, 0) if public is None else clip(shard.x, model.cardinalities, *bounds)  # type: ignore[misc]
-        exact = statistics(model, x, shard.y, shard.weight)
-        size = shard.weight.sum()
-        if off:
-            zero = jnp.zeros((), exact.dtype)
-            return exact, {"size": size, "noise": zero, "epsilon": zero + jnp.inf}
+        exact = statistics(model, shard.x, shard.y, shard.weight)
         which, noise = jax.random.split(key)
-        u = jax.random.uniform(which, (), jnp.float32).astype(exact.dtype)
-        drawn = low_e * (high_e / low_e) ** u
-        if public is None:
-            reach = never_silent(
-                local(x, shard.y, shard.weight, model.cardinalities, model.classes)
-            )
-        else:
-            reach = jnp.broadcast_to(jnp.asarray(public, exact.dtype)[None], exact.shape)
+        drawn = _drawn_epsilon(which, low_e, high_e, exact.dtype)
+        reach = never_silent(
+            local(shard.x, shard.y, shard.weight, model.cardinalities, model.classes)
+        )
         scale = scales(reach.astype(exact.dtype), jnp.asarray(share, exact.dtype), queries) / drawn
         noisy = exact + laplace(noise, scale, jnp.float32).astype(exact.dtype)
-        if clamp_at_node:
+        if clamp:
             noisy = clamped(noisy, queries)
-        apart = jnp.where(exact != 0, jnp.abs(noisy - exact) / jnp.abs(exact), 0)
-        return noisy, {"size": size, "noise": apart.sum(), "epsilon": drawn}
+        about = {"size": shard.weight.sum(), "epsilon": drawn}
+        return noisy, about | {"noise": _apart(noisy, exact)}
 
     return draw
 
@@ -191,8 +251,8 @@ def gossip_nb(
 def _gossip(model: Model, draw: Release, counter: str) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
-        one, none = jnp.ones((), own.dtype), jnp.zeros((), own.dtype)
-        nothing = {"estimate": jnp.zeros_like(own), "count": none}
+        one, none = jnp.ones((), _kind(own)), jnp.zeros((), _kind(own))
+        nothing = {"estimate": jax.tree.map(jnp.zeros_like, own), "count": none}
         value = {"estimate": own, "count": one, "heard": nothing, "before": nothing}
         return State(value, {**about, "own": own})
 
@@ -217,14 +277,13 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
         if counter == "walk":
             before = jax.tree.map(jnp.zeros_like, before)
         if counter == "unnormalised":
-            estimate = before["estimate"] + heard["estimate"] + own
+            estimate = _added(before["estimate"], heard["estimate"], own)
             return state._replace(value={**value, "estimate": estimate})
         seen = before["count"] + heard["count"] + 1
-        merged = (
-            before["count"] / seen * before["estimate"]
-            + heard["count"] / seen * heard["estimate"]
-            + own / seen
-        )
+        merged = jax.tree.map(
+            lambda a, b, c: before["count"] / seen * a + heard["count"] / seen * b + c / seen,
+            before["estimate"], heard["estimate"], own,
+        )  # fmt: skip
         count = heard["count"] + 1 if counter == "printed" else seen
         return state._replace(value={**value, "estimate": merged, "count": count})
 
@@ -235,7 +294,7 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
 def _push_sum(model: Model, draw: Release) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
-        return State({"estimate": own, "count": jnp.ones((), own.dtype)}, about)
+        return State({"estimate": own, "count": jnp.ones((), _kind(own))}, about)
 
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {})
@@ -255,9 +314,9 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
 
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
-        mass = {"estimate": own, "count": jnp.ones((), own.dtype)}
+        mass = {"estimate": own, "count": jnp.ones((), _kind(own))}
         zero = jax.tree.map(jnp.zeros_like, mass)
-        value = {**mass, "given": zero, "got": zero, "neighbours": jnp.zeros((), own.dtype)}
+        value = {**mass, "given": zero, "got": zero, "neighbours": jnp.zeros((), _kind(own))}
         return State(value, about)
 
     def message(key: Array, state: State) -> Message:
@@ -272,16 +331,17 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
             lambda a: jnp.where(ever.reshape(-1, *[1] * (a.ndim - 1)), a, 0).sum(0), inbox.part
         )
         new = jax.tree.map(jnp.subtract, got, value["got"])
-        mass = {k: value[k] + new[k] for k in ("estimate", "count")}
+        mass = {k: _added(value[k], new[k]) for k in ("estimate", "count")}
         neighbours = (inbox.link > 0).sum().astype(value["count"].dtype)
         return {**value, **mass, "got": got, "neighbours": neighbours}
 
     def adapt(key: Array, state: State, shard: Shard) -> State:
         """Give every neighbour its share of this node's mass."""
         value = state.value
-        gift = {k: relaying.rounded(share * value[k]) for k in ("estimate", "count")}
+        own = {k: value[k] for k in ("estimate", "count")}
+        gift = jax.tree.map(lambda a: relaying.rounded(share * a), own)
         given = jax.tree.map(jnp.add, value["given"], gift)
-        left = {k: value[k] - relaying.rounded(value["neighbours"] * gift[k]) for k in gift}
+        left = jax.tree.map(lambda a, b: a - relaying.rounded(value["neighbours"] * b), own, gift)
         return state._replace(value={**value, **left, "given": given})
 
     return Method(init, message, Slots(rule), adapt, _predict(model), reply, ranges=COUNTED)
@@ -304,6 +364,14 @@ def _relayed(model: Model, draw: Release) -> Method:
     )  # fmt: skip
 
 
+def _kind(s: Tree) -> Any:
+    return by_class(s).dtype
+
+
+def _added(*parts: Tree) -> Tree:
+    return jax.tree.map(lambda *a: sum(a), *parts)
+
+
 def _stay(key: Array, state: State, shard: Shard) -> State:
     return state
 
@@ -311,7 +379,7 @@ def _stay(key: Array, state: State, shard: Shard) -> State:
 @cache
 def _predict(model: Model) -> Callable[[Array, Tree, Array], Array]:
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        estimate = value["estimate"] if isinstance(value, dict) else value
+        estimate = value["estimate"] if isinstance(value, dict) and "estimate" in value else value
         return log_posterior(model, estimate, x)
 
     return predict

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -92,7 +93,10 @@ class Learning:
         """
         if self.releases == "once" and world.draw is None:
             model = self.model(world)
-            world = world._replace(draw=constant(np.zeros((model.classes, model.size)), 0.0, 0.0))
+            blank: Tree = np.zeros((model.classes, model.size))
+            if model.shared:
+                blank = {"classes": blank, "shared": np.zeros(model.shared)}
+            world = world._replace(draw=constant(blank, 0.0, 0.0))
         return assemble(self.cell, world)
 
     def blank(self, agreed: Mapping[str, Any] | None) -> Assembled:
@@ -125,12 +129,13 @@ def _count(
     return count
 
 
-def constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
+def constant(noisy: Tree, size: float, epsilon: float) -> Any:
     """A release that was drawn before."""
 
     def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
         kind = shard.x.dtype
         about = {"size": size, "noise": 0.0, "epsilon": epsilon}
-        return jnp.asarray(noisy, kind), {k: jnp.asarray(v, kind) for k, v in about.items()}
+        values = jax.tree.map(lambda a: jnp.asarray(a, kind), noisy)
+        return values, {k: jnp.asarray(v, kind) for k, v in about.items()}
 
     return draw

@@ -15,9 +15,9 @@ import pandas as pd
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.privacy import ledger_file
 from peerwise.privacy.budget import check_epsilon
-from peerwise.privacy.composition import SLACK, Charge, Spent, basic, check_charge, renyi
+from peerwise.privacy.composition import SLACK, Charge, Spent, check_charge, composed
 
-ACCOUNTANTS = ("basic", "rdp")  # how releases add up
+ACCOUNTANTS = ("basic", "rdp", "pld")  # how releases add up
 
 
 class Overspent(PeerwiseError):
@@ -55,7 +55,7 @@ class Ledger:
         With None as the node, any node's ledger is opened, to look at. The budget of a file never
         changes: leave it out to open one, or give the same. `schema` is the text of the
         released rows' schema; a ledger made without one serves any.
-        accountant: "basic" adds epsilons up, "rdp" is tighter for many Gaussian releases.
+        accountant: "basic" adds epsilons up; "rdp" and, tighter still, "pld" know the noise.
         """
         path = Path(path)
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
@@ -146,9 +146,9 @@ class Ledger:
         return self.spent()
 
     def left(self) -> Spent:
-        """What is left of the budget; "rdp" states epsilon at the whole delta, which stays."""
+        """What is left of the budget; others than "basic" state epsilon at the whole delta."""
         spent = self.total()
-        delta = self.budget.delta - (0.0 if self.accountant == "rdp" else spent.delta)
+        delta = self.budget.delta - (spent.delta if self.accountant == "basic" else 0.0)
         return Spent(max(self.budget.epsilon - spent.epsilon, 0.0), max(delta, 0.0))
 
     def table(self) -> pd.DataFrame:
@@ -197,11 +197,9 @@ class Ledger:
     def _composed(self, charges: list[Charge], how: str) -> Spent:
         if how not in ACCOUNTANTS:
             raise UnknownName("accountant", how, ACCOUNTANTS)
-        if how == "basic":
-            return basic(charges)
-        if not self.budget.delta > 0:
-            raise BadSetting("the accountant rdp needs a budget with delta above 0")
-        return renyi(charges, self.budget.delta)
+        if how != "basic" and not self.budget.delta > 0:
+            raise BadSetting(f"the accountant {how} needs a budget with delta above 0")
+        return composed(charges, self.budget.delta, how)
 
     def _afford(self, charges: list[Charge], charge: Charge) -> None:
         total = self._composed([*charges, charge], self.accountant)
@@ -235,8 +233,8 @@ def _budget(given: Mapping[str, Any]) -> dict[str, str]:
         raise UnknownName("accountant", accountant, ACCOUNTANTS)
     if not 0 <= delta < 1:
         raise BadSetting(f"delta must be 0 or more and below 1, got {delta}")
-    if accountant == "rdp" and not delta > 0:
-        raise BadSetting("the accountant rdp needs a delta above 0 (say 1e-6)")
+    if accountant != "basic" and not delta > 0:
+        raise BadSetting(f"the accountant {accountant} needs a delta above 0 (say 1e-6)")
     return {"epsilon": repr(epsilon), "delta": repr(delta), "accountant": accountant}
 
 
