@@ -22,6 +22,7 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.wire import Envelope, named_leaves
+from peerwise.privacy import Ledger
 from peerwise.simulate import simulate
 
 PATH = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
@@ -35,6 +36,11 @@ class Federation(NamedTuple):
     tables: dict[str, Table]
     folder: Path
     test: Table
+
+    def ledger(self, name: str) -> Ledger:
+        """The privacy ledger of a node's site."""
+        path = self.folder / f"{name}.ledger"
+        return Ledger.open(path, node=name, epsilon=100.0, delta=0.01, accountant="basic")
 
     def daemon(self, name: str, **more: Any) -> Daemon:
         """The daemon of one node, with its own file."""
@@ -50,6 +56,7 @@ class Federation(NamedTuple):
             data="rows",
             budget=None if budget is None else budget.model_dump(),
             schema=self.charter.schema().to_json(),
+            site=None if budget is None else self.ledger(name),
         )
         daemon = Daemon(plan, store, load_identity(self.keys, name), Options(**options))
         daemon.keys = self.keys  # for letters in the name of a neighbour

@@ -98,6 +98,20 @@ def run(
         ),
     ] = None,
     passphrase_file: PassphraseFile = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="This site's privacy ledger, over all charters (charters with a budget)."
+        ),
+    ] = None,
+    appended: Annotated[
+        bool,
+        typer.Option(
+            "--appended",
+            help="Learn only from rows added to DATA since it was last released about: a part "
+            "with a budget of its own.",
+        ),
+    ] = False,
     channel: Channel = None,
     allow: Allow = None,
     dry_run: Annotated[
@@ -119,7 +133,7 @@ def run(
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, metrics=metrics, channel=channel_named(channel), quiet=quiet,
-        allowed=allow or (),
+        allowed=allow or (), ledger=ledger, appended=appended,
         passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:

@@ -54,7 +54,7 @@ def found_bounds(
     if path is None or not path.exists():
         raise BadSetting(
             "--bounds-epsilon is charged to the ledger of the site whose rows the sample is; give "
-            "--ledger FILE (`peerwise ledger new` makes one)"
+            "--ledger FILE (`peerwise ledger FILE --new SITE` makes one)"
         )
     names = [str(c) for c in table.frame] if isinstance(table.frame, pd.DataFrame) else []
     wanted = [

@@ -196,7 +196,7 @@ def _draw(cell: Cell, world: World, facts: Facts) -> Any:
     if s["sensitivity"] == "bounded":
         delta = 0.0 if s["mechanism"] == "laplace" else budget.delta
         shared |= {"bounds": (-s["bound"], s["bound"]), "delta": delta}
-        shared |= {"mechanism": s["mechanism"], "split": s["split"]}
+        shared |= {"mechanism": s["mechanism"], "split": s["split"], "knows": s["aware"]}
     return release(facts["model"], **shared)
 
 

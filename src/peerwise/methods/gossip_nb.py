@@ -20,8 +20,9 @@ from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods import relaying
 from peerwise.models.family import Model, by_class, log_posterior, statistics
+from peerwise.privacy.aware import Noise, Noised, aware
 from peerwise.privacy.budget import Queries, check_epsilon, scales, split
-from peerwise.privacy.design import Design, noising
+from peerwise.privacy.design import Design, Noising, noising
 from peerwise.privacy.mechanism import gaussian, laplace
 from peerwise.privacy.sensitivity import clip, local, warn_local
 
@@ -41,6 +42,7 @@ def release(
     delta: float = 0.0,
     split: str = "even",
     clamp_at_node: bool = False,
+    knows: bool = False,
 ) -> Release:
     """key, shard -> noisy statistics, and scalars about them (Algorithm 2), for simulation.
 
@@ -50,7 +52,7 @@ def release(
     Laplace noise, even shares). `mechanism`, `delta` and `split` are as in `privacy.noising`. Every
     class is noised, also one that the node lacks. `clamp_at_node` makes counts positive before they
     are sent, as the authors' code does; otherwise sums stay unbiased, and only the model built from
-    them is made valid.
+    them is made valid. `knows`: tell methods how much noise there is, for models that use it.
     """
     spread = epsilon if isinstance(epsilon, tuple) else (epsilon, epsilon)
     low_e, high_e = (check_epsilon(e, noise_off=True) for e in spread)
@@ -65,7 +67,11 @@ def release(
             "sensitivity 'bounded' needs public bounds (low, high) of the numbers; give them, or "
             "find them privately with privacy.private_bounds"
         )
-    return _bounded(model, bounds, low_e, high_e, mechanism, delta, split, clamp_at_node)
+    design = Design(model, *bounds)
+    made = noising(design, low_e, delta, mechanism, split)
+    draw = _bounded(model, bounds, low_e, high_e, design, made, clamp_at_node)
+    known = knows and low_e == high_e and not clamp_at_node
+    return Noised(draw, Noise(design, made.variance) if known else None)
 
 
 def _exact(model: Model, bounds: tuple[Any, Any] | None) -> Release:
@@ -90,13 +96,10 @@ def _bounded(
     bounds: tuple[Any, Any],
     low_e: float,
     high_e: float,
-    mechanism: str,
-    delta: float,
-    split: str,
+    design: Design,
+    made: Noising,
     clamp_at_node: bool,
 ) -> Release:
-    design = Design(model, *bounds)
-    made = noising(design, low_e, delta, mechanism, split)
     if made.kind == "gaussian" and low_e != high_e:
         raise BadSetting("a budget that nodes draw is for Laplace noise; take mechanism laplace")
     q, clamps = design.lines, clamp_at_node and Queries(model.cardinalities, model.classes)
@@ -180,6 +183,7 @@ def clamped(s: Array, queries: Queries) -> Array:
 def federated_nb(
     model: Model,
     draw: Release | None = None,
+    nodes: int | None = None,
     *,
     most_noise: Annotated[
         float | None, Gt(0), "nodes of a higher relative error are left out; needs an oracle"
@@ -191,11 +195,14 @@ def federated_nb(
     out nodes whose relative error (equation 28, which only an oracle knows) is higher. Adding a
     node later (equations 22 to 24) is adding its statistics.
     """
-    return _federated(model, draw or release(model), most_noise)
+    return _federated(model, draw or release(model), nodes, most_noise)
 
 
 @cache
-def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
+def _federated(model: Model, draw: Release, nodes: int | None, most_noise: float | None) -> Method:
+    # what leaves nodes out is not the sum of all
+    made = aware(model, draw, nodes if most_noise is None else None)
+
     def init(key: Array, shard: Shard) -> State:
         return State(*draw(key, shard))
 
@@ -210,7 +217,12 @@ def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
             heard = jnp.where(inbox.note["noise"] <= most_noise, heard, 0)
         return jnp.zeros((), inbox.weight.dtype), heard
 
-    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model))
+    def predict(key: Array, value: Tree, x: Array) -> Array:
+        if made is model:
+            return log_posterior(model, value, x)
+        return log_posterior(made, jax.tree.map(lambda a: a / nodes, value), x)
+
+    return Method(init, message, Mean(weigh, total=True), _stay, predict)
 
 
 Counter = Literal["printed", "total", "walk", "unnormalised", "push_sum", "cumulative", "relay"]
@@ -221,6 +233,7 @@ def gossip_nb(
     model: Model,
     draw: Release | None = None,
     degree: int | None = None,
+    nodes: int | None = None,
     *,
     counter: Annotated[Counter, "how a node counts what an estimate has seen"] = "printed",
 ) -> Method:
@@ -237,18 +250,18 @@ def gossip_nb(
     """
     draw = draw or release(model)
     if counter == "push_sum":
-        return _push_sum(model, draw)
+        return _push_sum(model, draw, nodes)
     if counter == "cumulative":
         if degree is None:
             raise BadSetting("counter 'cumulative' needs degree, the most neighbours of a node")
-        return _cumulative(model, draw, int(degree))
+        return _cumulative(model, draw, int(degree), nodes)
     if counter == "relay":
-        return _relayed(model, draw)
-    return _gossip(model, draw, counter)
+        return _relayed(model, draw, nodes)
+    return _gossip(model, draw, counter, nodes)
 
 
 @cache
-def _gossip(model: Model, draw: Release, counter: str) -> Method:
+def _gossip(model: Model, draw: Release, counter: str, nodes: int | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
         one, none = jnp.ones((), _kind(own)), jnp.zeros((), _kind(own))
@@ -287,11 +300,13 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
         count = heard["count"] + 1 if counter == "printed" else seen
         return state._replace(value={**value, "estimate": merged, "count": count})
 
-    return Method(init, message, Slots(rule), adapt, _predict(model), ranges=COUNTED)
+    # what grows without end is the mean of nothing
+    made = aware(model, draw, None if counter == "unnormalised" else nodes)
+    return Method(init, message, Slots(rule), adapt, _predict(made, False), ranges=COUNTED)
 
 
 @cache
-def _push_sum(model: Model, draw: Release) -> Method:
+def _push_sum(model: Model, draw: Release, nodes: int | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
         return State({"estimate": own, "count": jnp.ones((), _kind(own))}, about)
@@ -303,11 +318,12 @@ def _push_sum(model: Model, draw: Release) -> Method:
         half = jnp.full((), 0.5, inbox.weight.dtype)
         return half, jnp.where(inbox.weight > 0, half, 0)
 
-    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model), ranges=COUNTED)
+    predict = _predict(*_shared(model, draw, nodes))
+    return Method(init, message, Mean(weigh, total=True), _stay, predict, ranges=COUNTED)
 
 
 @cache
-def _cumulative(model: Model, draw: Release, degree: int) -> Method:
+def _cumulative(model: Model, draw: Release, degree: int, nodes: int | None) -> Method:
     if degree < 1:
         raise BadSetting(f"degree must be 1 or more, got {degree}")
     share = 1 / (degree + 1)
@@ -344,11 +360,12 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
         left = jax.tree.map(lambda a, b: a - relaying.rounded(value["neighbours"] * b), own, gift)
         return state._replace(value={**value, **left, "given": given})
 
-    return Method(init, message, Slots(rule), adapt, _predict(model), reply, ranges=COUNTED)
+    predict = _predict(*_shared(model, draw, nodes))
+    return Method(init, message, Slots(rule), adapt, predict, reply, ranges=COUNTED)
 
 
 @cache
-def _relayed(model: Model, draw: Release) -> Method:
+def _relayed(model: Model, draw: Release, nodes: int | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
         relay = relaying.begin(jax.random.fold_in(key, 1), own)
@@ -359,7 +376,8 @@ def _relayed(model: Model, draw: Release) -> Method:
         return {"estimate": relaying.total(relay), "count": relay["nodes"], "relay": relay}
 
     return Method(
-        init, relaying.silent, Slots(rule), _stay, _predict(model), relaying.reply,
+        init, relaying.silent, Slots(rule), _stay, _predict(*_shared(model, draw, nodes)),
+        relaying.reply,
         ranges=relaying.RANGES,
     )  # fmt: skip
 
@@ -376,10 +394,19 @@ def _stay(key: Array, state: State, shard: Shard) -> State:
     return state
 
 
+def _shared(model: Model, draw: Release, nodes: int | None) -> tuple[Model, bool]:
+    """The model of an estimate that stands for `count` nodes, and whether it must be divided."""
+    made = aware(model, draw, nodes)
+    return made, made is not model
+
+
 @cache
-def _predict(model: Model) -> Callable[[Array, Tree, Array], Array]:
+def _predict(model: Model, divided: bool) -> Callable[[Array, Tree, Array], Array]:
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        estimate = value["estimate"] if isinstance(value, dict) and "estimate" in value else value
+        estimate = value["estimate"]
+        if divided:
+            count = jnp.maximum(value["count"], jnp.finfo(value["count"].dtype).tiny)
+            estimate = jax.tree.map(lambda a: a / count, estimate)
         return log_posterior(model, estimate, x)
 
     return predict

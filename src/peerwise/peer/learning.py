@@ -18,7 +18,9 @@ from peerwise.learner.world import as_read
 from peerwise.models.family import Model
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise
+from peerwise.peer.described import adds_noise, spends
+from peerwise.privacy.aware import Noise, Noised
+from peerwise.privacy.design import Design, noising
 
 SAME = 64 * np.finfo(np.float64).eps  # a variance beside the mean square that is rounding alone
 NO_INFLUENCE = 1e300  # the scale of a column that is the same everywhere: any value of it is then 0
@@ -96,8 +98,23 @@ class Learning:
             blank: Tree = np.zeros((model.classes, model.size))
             if model.shared:
                 blank = {"classes": blank, "shared": np.zeros(model.shared)}
-            world = world._replace(draw=constant(blank, 0.0, 0.0))
+            world = world._replace(draw=constant(blank, 0.0, 0.0, self.noise(model)))
         return assemble(self.cell, world)
+
+    def noise(self, model: Model) -> Noise | None:
+        """What all nodes know of the noise in a release; None where models do not use it."""
+        charter, privacy = self.charter, self.cell["privacy"]
+        if charter.budget is None or not privacy["aware"]:
+            return None
+        epsilon, delta = spends(self.cell, charter.limits, charter.budget)
+        numbers = [f for f in charter.features if f.kind == "numeric"]
+        low, high = (
+            np.array([(f.bounds()[i] - f.center) / f.scale for f in numbers]) for i in (0, 1)
+        )
+        design = Design(model, low, high)
+        rows = int(privacy["person_rows"])
+        made = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
+        return Noise(design, made.variance)
 
     def blank(self, agreed: Mapping[str, Any] | None) -> Assembled:
         """The same for one row of zeros: what is learnt has the shapes of any node's."""
@@ -129,7 +146,7 @@ def _count(
     return count
 
 
-def constant(noisy: Tree, size: float, epsilon: float) -> Any:
+def constant(noisy: Tree, size: float, epsilon: float, noise: Noise | None = None) -> Any:
     """A release that was drawn before."""
 
     def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
@@ -138,4 +155,4 @@ def constant(noisy: Tree, size: float, epsilon: float) -> Any:
         values = jax.tree.map(lambda a: jnp.asarray(a, kind), noisy)
         return values, {k: jnp.asarray(v, kind) for k, v in about.items()}
 
-    return draw
+    return Noised(draw, noise)

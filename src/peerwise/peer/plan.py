@@ -1,5 +1,6 @@
 """What a peer runs under a charter: the phases, and in each of them one node of the network."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,6 +90,13 @@ class Plan:
                 released = self._released(ledger)
             elif ledger.accountant == "basic":
                 self._charge(ledger, self.charter.rounds)
+            elif ledger.above is not None:  # the site pays for all rounds before the first
+                epsilon, delta, _ = self._privacy
+                about = {"rounds": self.charter.rounds, "unit": unit_of(self.cell)}
+                ledger.above.charge(
+                    "gaussian", about, epsilon, delta, data="updates of all rounds",
+                    multiplier=self._multiplier() / math.sqrt(self.charter.rounds),
+                )  # fmt: skip
         node = self.node(phase, agreed, released)
         return node, node.begin()
 
@@ -143,7 +151,8 @@ class Plan:
             model=self.cell["model"]["name"], noise=self._noise, data="statistics of all rows",
             inside=True,
         )  # fmt: skip
-        return constant(release.statistics.values, float(len(self.y)), epsilon)
+        noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))
+        return constant(release.statistics.values, float(len(self.y)), epsilon, noise)
 
     def _multiplier(self) -> float:
         """The noise of a round over what one row, or one person, can change."""
@@ -156,10 +165,13 @@ class Plan:
         about = {"rounds": rounds, "clip": self.cell["method"]["clip"]}
         about["unit"] = unit_of(self.cell)
         what, each = "updates of all rounds", None
-        if rounds != self.charter.rounds:
+        one = ledger.accountant != "basic"
+        if one:
             what, each = "update of a round", self._multiplier()
             epsilon = float(get_epsilon_gaussian(each, delta))
-        ledger.charge("gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True)
+        ledger.charge(
+            "gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True, covered=one
+        )
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""

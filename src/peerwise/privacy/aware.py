@@ -18,7 +18,9 @@ from peerwise.core import Array, Tree
 from peerwise.models.family import Model, Theta
 from peerwise.privacy.design import Design
 
-SPREAD = 2.0  # how much features differ in what they tell: standard deviation over mean
+import os
+HIDDEN = float(os.environ.get('HIDDEN','0.25'))
+SPREAD = float(os.environ.get('SPREAD','2.0'))  # how much features differ in what they tell: standard deviation over mean
 
 
 class Kinds(NamedTuple):
@@ -81,7 +83,7 @@ def shrinkage(apart: Array, noise: Array, share: Array, freedom: Any, size: Any 
     weight = freedom / (error**2 + 1e-30)
     weight = weight / weight.sum()
     # of all together: no less than what chance alone would hide
-    least = jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
+    least = HIDDEN * jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
     common = jnp.maximum((weight * seen).sum(), least)
     doubt = 2 * (error + common) ** 2 / freedom
     believed = (SPREAD * common) ** 2 / ((SPREAD * common) ** 2 + doubt + 1e-30)
@@ -112,7 +114,7 @@ def denoised(design: Design, variance: np.ndarray, s: Tree) -> Tree:
     if len(kinds.counts):
         own = positive(lines[:, kinds.counts], v[kinds.counts][None])
         out = out.at[:, kinds.counts].set(jnp.minimum(own, rows[:, None]))
-    mean = mean_unsure = None
+    mean = mean_unsure = lines[:, :0]
     if len(kinds.first):
         mean, mean_unsure = _means(lines, v, kinds, counted, share, unsure, reach, middle)
         out = out.at[:, kinds.first].set(counted[:, kinds.first] * mean)
@@ -271,9 +273,23 @@ def _cells(lines: Array, v: Array, kinds: Kinds, rows: Array, share: Array) -> A
     real = (believed[group] * unit)[None]
     weight = jnp.where(noise > 0, real / (real + noise), 1.0)
     prob = whole[None] + weight * apart
-    prob = positive(prob, weight * noise)
+    prob = _sparse(prob, weight * noise, whole[None])
     cells = prob / jnp.maximum(by_group(prob), 1e-30)[:, group] * rows[:, None]
     return jnp.where(noisy, cells, seen)
+
+
+def _sparse(value: Array, variance: Array, typical: Array) -> Array:
+    """As `positive`, where what is seen may as well be 0: many a cell of a class is empty.
+
+    A spike at 0, as likely as not, beside a uniform law up to twice what is typical. With much
+    noise the spike is never believed; with little, a cell within it is taken as empty.
+    """
+    deviation = jnp.sqrt(jnp.where(variance > 0, variance, 1))
+    z = jnp.clip(value / deviation, -30, 30)
+    odds = jax.scipy.stats.norm.logpdf(z) - jax.scipy.stats.norm.logcdf(z)
+    odds += jnp.log(jnp.maximum(2 * typical, 1e-30) / deviation)
+    there = jax.nn.sigmoid(-odds)
+    return jnp.where(variance > 0, there, 1) * positive(value, variance)
 
 
 def _of_histograms(
@@ -285,8 +301,53 @@ def _of_histograms(
     real = seen - error
     weight = freedom / (error**2 + 1e-30)
     weight = weight / weight.sum()
-    least = jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
+    least = HIDDEN * jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
     common = jnp.maximum((weight * real).sum(), least)
     doubt = 2 * (error + common) ** 2 / freedom
     believed = (SPREAD * common) ** 2 / ((SPREAD * common) ** 2 + doubt + 1e-30)
     return jnp.maximum(common + believed * (real - common), common / 4)
+
+
+class Noise(NamedTuple):
+    """What is known of the noise in one node's release."""
+
+    design: Design
+    variance: np.ndarray  # [q + r] in the design's coordinates
+
+
+class Noised:
+    """A release, as methods draw it, that tells how much noise is in it."""
+
+    def __init__(self, draw: Any, noise: Noise | None):
+        self._draw, self.noise = draw, noise
+
+    def __call__(self, key: Array, shard: Any) -> tuple[Tree, dict[str, Array]]:
+        """Noisy statistics and scalars about them."""
+        made: tuple[Tree, dict[str, Array]] = self._draw(key, shard)
+        return made
+
+
+@cache
+def aware(model: Model, draw: Any, nodes: int | None) -> Model:
+    """A model of statistics that are the mean of the releases `draw` of so many nodes.
+
+    The model itself where it is not known how much noise there is.
+    """
+    noise = getattr(draw, "noise", None)
+    if noise is None or nodes is None:
+        return model
+    variance = noise.variance * nodes
+
+    def clean(s: Tree) -> Tree:
+        whole = jax.tree.map(lambda a: a * nodes, s)
+        return denoised(noise.design, variance, whole)
+
+    def theta(s: Tree) -> Theta:
+        return model.theta(clean(s))
+
+    return model._replace(
+        theta=theta,
+        describe=lambda s: model.describe(clean(jax.tree.map(jnp.asarray, s))),
+        terms=lambda s, x: model.terms(clean(s), x),
+        sample=lambda key, s, m: model.sample(key, clean(s), m),
+    )
