@@ -329,6 +329,9 @@ def _listed(path: Path) -> dict[str, str]:
 
 def _show(charter: "Charter") -> None:
     """What a charter says, in a table."""
+    from peerwise.peer.described import unit_of
+    from peerwise.peer.leaving import what_leaves
+
     c = charter
     kinds = [f.kind for f in c.features]
     dialled = sum(node.address is not None for node in c.nodes.values())
@@ -350,7 +353,7 @@ def _show(charter: "Charter") -> None:
         ("method", what),
         ("rounds", f"{c.rounds}, {wait[c.pace.mode]}, seed {c.seed}"),
         ("budget", "none" if c.budget is None else f"epsilon {c.budget.epsilon:g}, "
-         f"delta {c.budget.delta:g}, {c.budget.accountant}"),
+         f"delta {c.budget.delta:g} for one {'?' if c.own_code else unit_of(c.cell)}, {c.budget.accountant}"),
         ("hash", c.hash),
     ]  # fmt: skip
     table = Table(title=f"Charter of {escape(c.name)}", title_justify="left", show_header=False)
@@ -359,6 +362,9 @@ def _show(charter: "Charter") -> None:
     for name, value in rows:
         table.add_row(name, escape(value))
     console.print(table)
+    console.print("[bold]What leaves a node[/]")
+    for line in what_leaves(c):
+        console.print(f"- {escape(line)}", highlight=False)
 
 
 @network_app.command()

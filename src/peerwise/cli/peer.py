@@ -157,6 +157,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
     import jax
     import numpy as np
 
+    from peerwise.peer.leaving import what_leaves
     from peerwise.runtime import size_of
 
     title = f"What {escape(plan.name)} would send in its first round"
@@ -176,6 +177,8 @@ def _show_dry(plan: Any, letters: Any) -> None:
         + (" What is sent will carry noise, drawn and paid for when the peer runs."
            if plan.private else "")
     )  # fmt: skip
+    for line in what_leaves(plan.charter):
+        console.print(f"- {escape(line)}", highlight=False)
 
 
 @peer_app.command()
@@ -205,7 +208,8 @@ def status(state: State) -> None:
     if peer.running and not peer.done and peer.waiting:
         rows["no letter yet of"] = " ".join(peer.waiting)
     if peer.epsilon is not None:
-        rows["privacy"] = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
+        spent = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
+        rows["privacy"] = f"{spent}, for one {peer.unit}"
     for name, value in rows.items():
         table.add_row(name, escape(value))
     console.print(table)
@@ -289,11 +293,9 @@ def audit(
                 line["first"], line["last"])  # fmt: skip
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
+    for line in account["leaves"]:
+        console.print(f"- {escape(line)}", highlight=False)
     if account["budget"] is None:
-        console.print(
-            "No privacy budget: letters are exact. A neighbour that keeps them can work out this "
-            "site's updates; see docs/peers.md."
-        )
         return
     names = ("receipt", "time", "mechanism", "epsilon", "delta", "about")
     table = Table(*names, title="Releases", **TITLE)
@@ -305,7 +307,9 @@ def audit(
     if len(account["releases"]) > 20:
         console.print(f"and {len(account['releases']) - 20} before")
     console.print(
-        f"spent: epsilon {account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}"
+        f"spent under this charter, for one {escape(account['unit'])}: epsilon "
+        f"{account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}; of the whole site see "
+        "`peerwise ledger`"
     )
 
 

@@ -7,6 +7,7 @@ Morris, 1973), everything stays within the public bounds, and a variance has wha
 its mean added to it. Without noise the statistics come back as they are.
 """
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from peerwise.core import Array, Tree
+from peerwise.models.block import SMALLEST_SHARE
 from peerwise.models.family import Model, Theta
 from peerwise.privacy.design import Design
 
-import os
-HIDDEN = float(os.environ.get('HIDDEN','0.25'))
-SPREAD = float(os.environ.get('SPREAD','2.0'))  # how much features differ in what they tell: standard deviation over mean
+SPREAD = 2.0  # how much features differ in what they tell: standard deviation over mean
+EMPTY = 0.2  # how often, before anything was seen, a cell of a class is empty
 
 
 class Kinds(NamedTuple):
@@ -83,7 +84,7 @@ def shrinkage(apart: Array, noise: Array, share: Array, freedom: Any, size: Any 
     weight = freedom / (error**2 + 1e-30)
     weight = weight / weight.sum()
     # of all together: no less than what chance alone would hide
-    least = HIDDEN * jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
+    least = jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
     common = jnp.maximum((weight * seen).sum(), least)
     doubt = 2 * (error + common) ** 2 / freedom
     believed = (SPREAD * common) ** 2 / ((SPREAD * common) ** 2 + doubt + 1e-30)
@@ -219,9 +220,28 @@ def _valid(cov: Array, noise: Array, kinds: Kinds, half: Array, unsure: Array) -
     rho, error = (cov / unit)[None, off], (noise / unit**2)[None, off]
     double = jnp.concatenate([rho, -rho]), jnp.concatenate([error, error])
     believed = shrinkage(*double, one / 2, 1.0)[:1]
-    return jnp.zeros_like(cov).at[square].set(var).at[off].set(
-        (believed * rho)[0] * unit[off]
-    )  # fmt: skip
+    made = jnp.zeros_like(cov).at[square].set(var).at[off].set((believed * rho)[0] * unit[off])
+    left = jnp.zeros_like(cov).at[off].set((believed * error)[0] * unit[off] ** 2)
+    return _regular(made, left, kinds)
+
+
+def _regular(cov: Array, unsure: Array, kinds: Kinds) -> Array:
+    """Covariances [r] with no eigenvalue, once standardised, that noise alone may have made.
+
+    Noise of deviation s in the entries of a d x d matrix moves eigenvalues by up to 2 s sqrt(d).
+    """
+    square = _diagonal(kinds)
+    d = len(square)
+    place = np.zeros((d, d), np.int32)
+    place[kinds.left, kinds.right] = place[kinds.right, kinds.left] = np.arange(len(kinds.left))
+    size = jnp.sqrt(jnp.maximum(cov[square], 1e-30))
+    unit = size[:, None] * size[None, :]
+    off = ~np.eye(d, dtype=bool)
+    noise = jnp.where(off, unsure[place] / unit**2, 0).sum() / max(d * (d - 1), 1)
+    least = 2 * jnp.sqrt(noise * d)
+    value, vector = jnp.linalg.eigh(cov[place] / unit)
+    whole = jnp.matmul(vector * jnp.maximum(value, least)[None], vector.T, precision="highest")
+    return jnp.where(noise > 0, (whole * unit)[kinds.left, kinds.right], cov)
 
 
 def _covariances(
@@ -241,7 +261,10 @@ def _covariances(
     cov = whole[None] + believed * (seen - whole[None])
     own = positive(cov[:, square], (believed * noise)[:, square])
     own = jnp.where(noise[:, square] > 0, jnp.minimum(own, half[None] ** 2), cov[:, square])
-    return cov.at[:, square].set(own + mean_unsure)
+    cov = cov.at[:, square].set(own + mean_unsure)
+    if (left == right).all():
+        return cov
+    return jax.vmap(lambda one, unsure: _regular(one, unsure, kinds))(cov, believed * noise)
 
 
 def _cells(lines: Array, v: Array, kinds: Kinds, rows: Array, share: Array) -> Array:
@@ -288,8 +311,14 @@ def _sparse(value: Array, variance: Array, typical: Array) -> Array:
     z = jnp.clip(value / deviation, -30, 30)
     odds = jax.scipy.stats.norm.logpdf(z) - jax.scipy.stats.norm.logcdf(z)
     odds += jnp.log(jnp.maximum(2 * typical, 1e-30) / deviation)
-    there = jax.nn.sigmoid(-odds)
-    return jnp.where(variance > 0, there, 1) * positive(value, variance)
+    odds += jnp.log(EMPTY / (1 - EMPTY))
+    empty = jnp.where(variance > 0, jax.nn.sigmoid(odds), 0)
+    seen = positive(value, variance)
+    # what counts is a logarithm: its mean, of which an empty cell is the least that there is
+    mean = jnp.exp(
+        empty * math.log(SMALLEST_SHARE) + (1 - empty) * jnp.log(jnp.maximum(seen, SMALLEST_SHARE))
+    )
+    return jnp.where(variance > 0, mean, seen)
 
 
 def _of_histograms(
@@ -301,7 +330,7 @@ def _of_histograms(
     real = seen - error
     weight = freedom / (error**2 + 1e-30)
     weight = weight / weight.sum()
-    least = HIDDEN * jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
+    least = jnp.sqrt(2 * (weight**2 * error**2 / freedom).sum())
     common = jnp.maximum((weight * real).sum(), least)
     doubt = 2 * (error + common) ** 2 / freedom
     believed = (SPREAD * common) ** 2 / ((SPREAD * common) ** 2 + doubt + 1e-30)
