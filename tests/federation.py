@@ -12,8 +12,9 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from peerwise.data.loaders import Table
-from peerwise.peer.charter import Charter, draft
+from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.drafting import draft
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.keeping import looked
 from peerwise.peer.local import free_ports
@@ -21,6 +22,7 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.wire import Envelope, named_leaves
+from peerwise.privacy import Ledger
 from peerwise.simulate import simulate
 
 PATH = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
@@ -34,6 +36,11 @@ class Federation(NamedTuple):
     tables: dict[str, Table]
     folder: Path
     test: Table
+
+    def ledger(self, name: str) -> Ledger:
+        """The privacy ledger of a node's site."""
+        path = self.folder / f"{name}.ledger"
+        return Ledger.open(path, node=name, epsilon=100.0, delta=0.01, accountant="basic")
 
     def daemon(self, name: str, **more: Any) -> Daemon:
         """The daemon of one node, with its own file."""
@@ -49,6 +56,7 @@ class Federation(NamedTuple):
             data="rows",
             budget=None if budget is None else budget.model_dump(),
             schema=self.charter.schema().to_json(),
+            site=None if budget is None else self.ledger(name),
         )
         daemon = Daemon(plan, store, load_identity(self.keys, name), Options(**options))
         daemon.keys = self.keys  # for letters in the name of a neighbour
@@ -104,6 +112,7 @@ def federation(
         addresses={
             n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True) if n not in only_dial
         },
+        public=True,  # a published data set
         **terms,
     )
     keys = folder / "keys"

@@ -186,3 +186,45 @@ def test_an_unknown_node_is_answered_with_the_nearest(network):
     code, said = network("check", "charter.toml", "--node", "nod1")
     assert code == 2
     assert "did you mean 'node1'" in said
+
+
+PRIVATE = ["new", "--data", "ward.csv", "--target", "ill", "--nodes", 3, "--method", "gossip_nb"]
+
+
+def test_with_a_budget_nothing_of_the_sample_is_in_the_charter(network, ward, tmp_path):
+    """Before, its least and greatest number, mean and deviation were."""
+    code, said = network(*PRIVATE, "--epsilon", 1)
+    assert code == 2
+    assert "--classes" in said
+    known = ["--epsilon", 1, "--classes", "no,yes,maybe", "--bound", "age=0:120"]
+    code, said = network(*PRIVATE, *known)
+    assert "nothing about 'sex' may come from rows" in said
+    code, said = network(*PRIVATE, *known, "--categories", "sex=f,m,x")
+    assert code == 0, said
+    written = (tmp_path / "charter.toml").read_text()
+    ward.loc[:, "age"] = [7, *range(61, 100)]
+    ward.loc[0, ["sex", "ill"]] = ["m", "yes"]
+    ward.iloc[:30].to_csv(tmp_path / "ward.csv", index=False)
+    code, _ = network(*PRIVATE, *known, "--categories", "sex=f,m,x", "--out", "again.toml")
+    again = (tmp_path / "again.toml").read_text()
+    assert again.replace('"again"', '"charter"') == written
+    age = Charter.load(tmp_path / "charter.toml").features[0]
+    assert (age.low, age.high, age.center, age.scale) == (0, 120, 60, 60)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--bound", "age=120:0"], "low below high"),
+        (["--bound", "age=0:inf"], "finite"),
+        (["--bound", "age"], "COLUMN=LOW:HIGH"),
+        (["--categories", "sex=f"], "two or more"),
+        (["--bound", "rage=0:1", "--classes", "no,yes"], "unknown column 'rage'"),
+        (["--bounds-epsilon", 0.1], "--ledger"),
+        (["--epsilon", 0], "epsilon"),
+    ],
+)
+def test_wrong_public_knowledge_is_said_in_one_line(network, ward, options, says):
+    code, said = network(*PRIVATE, "--epsilon", 1, *options)
+    assert code == 2
+    assert says in said

@@ -26,7 +26,7 @@ from peerwise.data.schema import Feature, Schema
 from peerwise.errors import PeerwiseError
 from peerwise.learner import Outcome
 from peerwise.models.algebra import Statistics
-from peerwise.peer import charter as charters
+from peerwise.peer import drafting
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import blank_value, load_model, save_model
 from peerwise.peer.store import Place
@@ -90,7 +90,7 @@ def _charter() -> Charter:
     addresses = {
         name: f"127.0.0.1:{port}" for name, port in zip("abc", (5001, 5002, 5003), strict=True)
     }
-    return charters.draft(
+    return drafting.draft(
         table, nx.path_graph(["a", "b", "c"]), {"method": "crc"}, name="wards",
         addresses=addresses, limits={"rows": 30},
     )  # fmt: skip

@@ -279,7 +279,7 @@ def test_a_slot_that_is_empty_has_no_say():
     np.testing.assert_array_equal(got, aggregate(MODEL, shares[kept], sizes[kept]))
 
 
-NOISY = release(MODEL, epsilon=20.0, sensitivity="bounded", bounds=(-4, 6), budget="optimal")
+NOISY = release(MODEL, epsilon=20.0, sensitivity="bounded", bounds=(-4, 6), split="optimal")
 
 
 @pytest.mark.bits

@@ -10,7 +10,16 @@ from peerwise.papers.reproduce import PAPERS, list_items
 
 
 def test_papers_keep_their_names():
-    assert list(PAPERS) == ["crc", "rc", "gossip-nb", "decdiff", "cvar-cta", "ba-bfl", "relay"]
+    assert list(PAPERS) == [
+        "crc",
+        "rc",
+        "gossip-nb",
+        "decdiff",
+        "cvar-cta",
+        "ba-bfl",
+        "relay",
+        "privacy",
+    ]
     assert [paper.name for paper in PAPERS.values()] == list(PAPERS)
     with pytest.raises(KeyError):
         PAPERS["crcc"]

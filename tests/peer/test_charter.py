@@ -7,7 +7,8 @@ import pytest
 
 from peerwise import data
 from peerwise.errors import BadData, BadFile, BadSetting, PeerwiseError, UnknownName
-from peerwise.peer.charter import Charter, draft
+from peerwise.peer.charter import Charter
+from peerwise.peer.drafting import draft
 from peerwise.peer.learning import Learning
 
 TEXT = """
@@ -237,8 +238,8 @@ WRONG = [
     (("[limits]", BUDGET.format(1.0, 0.0)), "crc as given adds no noise"),
     (
         (*PRIVATE, '"private_crc"\nlr = 0.05', '"gossip_nb"', '"naive_bayes"', '"qda"',
-         "[limits]", BUDGET.format(2.0, 0.0)),
-        "for statistics of naive_bayes, not of qda",
+         "[limits]", BUDGET.format(2.0, 0.0).replace("[limits]", "[limits]\nleast_rows = 9")),
+        "least_rows is about exact counts",
     ),
     (
         (*PRIVATE, '"private_crc"\nlr = 0.05', '"gossip_nb"', "epsilon = 2.0",

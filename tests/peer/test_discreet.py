@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from peerwise import cli, data
 from peerwise.data.discreet import discreet, is_discreet
 from peerwise.errors import BadData, PeerwiseError
-from peerwise.peer.charter import Charter, draft
+from peerwise.peer.charter import Charter
+from peerwise.peer.drafting import draft
 from peerwise.peer.own_rows import own_rows
 from peerwise.peer.serve import load_rows
 from peerwise.study import join as joining

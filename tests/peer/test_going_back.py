@@ -1,7 +1,6 @@
 """A peer that is put back to an old state, or loses it, catches up; its ledger never goes back."""
 
 import asyncio
-import json
 import shutil
 
 import jax
@@ -13,13 +12,13 @@ from federation import PATH, Alone, assert_same, federation, signed, simulated
 from hostile import hello
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.peer import store as stores
-from peerwise.peer.anchor import Anchor
 from peerwise.peer.daemon import _ended
 from peerwise.peer.greeting import said
 from peerwise.peer.protocol.messages import Place
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Call, Refused
 from peerwise.peer.wire import Envelope
+from peerwise.privacy import Ledger, Overspent
 
 CRC = {"name": "crc", "lr": 0.05}
 ROUNDS = 40
@@ -141,10 +140,10 @@ def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch
 # the ledger
 
 
-def opened(folder, anchor, epsilon=1.0, data="rows"):
+def opened(folder, site, epsilon=1.0, data="rows", charter="c"):
     budget = {"epsilon": epsilon, "delta": 0.0, "accountant": "basic"}
     return Store.open(
-        folder, node="a", charter="c", charter_text="", data=data, budget=budget, anchor=anchor
+        folder, node="a", charter=charter, charter_text="", data=data, budget=budget, site=site
     )
 
 
@@ -153,55 +152,96 @@ def pay(store, epsilon):
         store.ledger.charge("laplace", {"scale": 1.0}, epsilon, data="statistics", inside=True)
 
 
-def test_what_was_spent_since_a_backup_is_put_back_into_the_ledger(tmp_path):
-    anchor, state = tmp_path / "keys.anchor", tmp_path / "state"
-    store = opened(state, anchor)
+@pytest.fixture
+def site(tmp_path):
+    made = Ledger.open(tmp_path / "site.ledger", node="ward", epsilon=2.0)
+    yield made
+    made.close()
+
+
+def test_what_was_spent_since_a_backup_is_put_back_into_the_ledger(tmp_path, site):
+    state = tmp_path / "state"
+    store = opened(state, site)
     pay(store, 0.25)
     store.close()
     shutil.copytree(state, tmp_path / "backup")
-    store = opened(state, anchor)
+    store = opened(state, site)
     assert store.lost == 0
     pay(store, 0.5)
     store.close()
     shutil.rmtree(state)
     shutil.copytree(tmp_path / "backup", state)
-    store = opened(state, anchor)
+    store = opened(state, site)
     assert (store.lost, store.ledger.total().epsilon) == (1, 0.75)
     with pytest.raises(PeerwiseError, match="cannot afford"):
         pay(store, 0.5)
     store.close()
     # a state that is lost, and one about other rows
-    store = opened(tmp_path / "new", anchor)
+    store = opened(tmp_path / "new", site)
     assert (store.lost, store.ledger.total().epsilon) == (2, 0.75)
     store.close()
-    store = opened(tmp_path / "others", anchor, data="other rows")
+    store = opened(tmp_path / "others", site, data="other rows")
     assert store.lost == 0
     store.close()
 
 
-def test_a_charge_is_in_the_anchor_before_it_counts(tmp_path):
-    anchor = tmp_path / "missing" / "a.anchor"
-    store = opened(tmp_path / "state", anchor)
-    with pytest.raises(BadFile, match="cannot write the anchor"):
-        pay(store, 0.25)
-    assert store.ledger.total().epsilon == 0
+def test_the_cap_of_a_site_is_over_all_charters(tmp_path, site):
+    """Before, four charters that differ in their seed were paid for one by one."""
+    drawn = []
+    for i in range(4):
+        store = opened(tmp_path / f"state{i}", site, epsilon=2.0, charter=f"seed {i}")
+        if not i:
+            pay(store, 2.0)
+        else:
+            with pytest.raises(Overspent, match="'ward' cannot afford"):
+                pay(store, 2.0)
+        drawn.append(store.ledger.total().epsilon)
+        store.close()
+    assert drawn == [2, 0, 0, 0]
+    assert site.total().epsilon == 2.0
+
+
+def crash(store):
+    with store.transaction():
+        store.ledger.charge("laplace", {"scale": 1.0}, 1.0, data="statistics", inside=True)
+        raise KeyError  # noise was drawn, nothing is on the disk
+
+
+def test_a_crash_before_anything_left_costs_nothing(tmp_path, site):
+    store = opened(tmp_path / "state", site)
+    with pytest.raises(KeyError):
+        crash(store)
+    store.close()
+    store = opened(tmp_path / "state", site)
+    assert (store.lost, site.total().epsilon) == (0, 1.0)
+    pay(store, 1.0)  # the same charge
+    assert (store.ledger.total().epsilon, site.total().epsilon) == (1.0, 1.0)
+    store.close()
+    shutil.rmtree(tmp_path / "state")
+    store = opened(tmp_path / "state", site)
+    assert store.lost == 1  # that one left
     store.close()
 
 
-def test_half_a_line_of_a_crash_is_passed_over_and_damage_is_not(tmp_path):
-    anchor = tmp_path / "a.anchor"
-    store = opened(tmp_path / "state", anchor)
-    pay(store, 0.25)
-    anchor.write_bytes(anchor.read_bytes() + b'{"rows": "rows", "mecha')
-    again = Anchor(anchor, "rows")
-    assert len(again.charges()) == 1
-    store.anchor = again
-    pay(store, 0.25)
-    assert len(Anchor(anchor, "rows").charges()) == 2
-    anchor.write_text(json.dumps({"rows": "rows"}) + "\n")
-    with pytest.raises(BadFile, match="damaged in line 1"):
-        Anchor(anchor, "rows")
-    store.close()
+def test_a_ledger_that_went_back_is_found_out_by_its_own_peer(tmp_path):
+    path = tmp_path / "site.ledger"
+    with Ledger.open(path, node="ward", epsilon=2.0) as site:
+        site.charge("laplace", {}, 0.1, data="before")
+    shutil.copy(path, tmp_path / "backup")
+    with Ledger.open(path, node="ward", epsilon=2.0) as site:
+        store = opened(tmp_path / "state", site)
+        pay(store, 0.5)
+        with store.transaction():
+            store.set(ledger=str(store.site.head()))
+        store.close()
+    for one in tmp_path.glob("site.ledger*"):
+        one.unlink()
+    shutil.copy(tmp_path / "backup", path)
+    with (
+        Ledger.open(path, node="ward", epsilon=2.0) as site,
+        pytest.raises(BadFile, match="older than what neighbours were told"),
+    ):
+        opened(tmp_path / "state", site)
 
 
 # what a restart may cut in two

@@ -73,8 +73,51 @@ def new(
     deadline: Annotated[float, typer.Option(help="Seconds that a round may last.")] = 30.0,
     seed: Annotated[int, typer.Option(min=0, help="Everything random follows from it.")] = 0,
     epsilon: Annotated[
-        float | None, typer.Option(help="A node's privacy budget (private methods).")
+        float | None,
+        typer.Option(
+            help="A node's privacy budget (private methods); then nothing of the "
+            "sample's rows goes into the charter."
+        ),
     ] = None,
+    bound: Annotated[
+        list[str] | None,
+        typer.Option(help="Public bounds of a number, COLUMN=LOW:HIGH; repeatable."),
+    ] = None,
+    categories: Annotated[
+        list[str] | None,
+        typer.Option(help="Public categories of a column, COLUMN=A,B,C; repeatable."),
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="The public classes of the target, A,B,C.")
+    ] = None,
+    bounds_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Find bounds that are not given in the sample, with noise: what they "
+            "cost together, charged to --ledger."
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="This site's privacy ledger (--bounds-epsilon).")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows in the whole network, as agreed (public).")
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="The column that says whose a row is: hide persons, not single rows."),
+    ] = None,
+    person_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows that count of one person [default: 1].")
+    ] = None,
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public",
+            help="The sample is public, such as a published data set: with "
+            "--epsilon, too, take bounds, categories, center and scale from it.",
+        ),
+    ] = False,
     units: Annotated[
         str, typer.Option(help="given (center and scale of the sample) or agree (of all rows).")
     ] = "given",
@@ -87,14 +130,15 @@ def new(
 ) -> None:
     """Write a charter from a sample of the data and a graph, to be read and agreed on.
 
-    What the sample shows stands in the charter: names of columns, classes, categories, centers and
-    scales. Take rows that may be told, or change the file.
+    Without --epsilon, what the sample shows stands in the charter: names of columns, classes,
+    categories, centers and scales. Take rows that may be told, or change the file. With it only the
+    names of columns do; give --bound, --categories and --classes.
     """
+    from peerwise.cli.public import found_bounds, read_known
     from peerwise.data import load
     from peerwise.data.encode import WORDS
-    from peerwise.declare import find
-    from peerwise.learner.sections import Privacy
-    from peerwise.peer.charter import draft
+    from peerwise.peer.drafting import draft
+    from peerwise.privacy.design import default_delta
 
     if out.exists():
         raise BadFile(
@@ -102,21 +146,34 @@ def new(
         )
     drawn = _graph(graph, nodes, topology, seed)
     description = _description(method, model, net, lr, rounds, seed)
-    budget = None
+    table, dropped = load(data, target=target), column_kinds(column)
+    budget = known = None
+    public = public or not Path(data).exists()  # a name is that of a published data set
     if epsilon is not None:
-        each_round = find("method", method).traits.releases == "each round"
-        budget = {"epsilon": epsilon, "delta": Privacy().delta if each_round else 0.0}
-        description["privacy"] = {"epsilon": epsilon}
+        unit = {"person": person, "person_rows": person_rows}
+        description["privacy"] = {"epsilon": epsilon, **unit}
+        budget = {"epsilon": epsilon, "delta": default_delta(rows)}
+        dropped |= {} if person is None else {person: "drop"}
+        if not public:
+            known = read_known(bound, categories, classes)
+            known = found_bounds(table, known, dropped, bounds_epsilon, ledger)
+    elif bound or categories or classes or bounds_epsilon or person:
+        raise BadSetting(
+            "--bound, --categories, --classes, --bounds-epsilon and --person are for --epsilon"
+        )
     charter = draft(
-        load(data, target=target),
+        table,
         drawn,
         description,
         name=name or out.stem,
         addresses=_addresses(addresses, list(drawn)),
         units=units,
         typing=typing,
-        columns=column_kinds(column),
+        columns=dropped,
         words=missing_word or WORDS,
+        limits=None if rows is None else {"rows": rows},
+        known=known,
+        public=public,
         pace={"mode": mode, "deadline": deadline},
         budget=budget,
     )
@@ -277,6 +334,9 @@ def _listed(path: Path) -> dict[str, str]:
 
 def _show(charter: "Charter") -> None:
     """What a charter says, in a table."""
+    from peerwise.peer.described import unit_of
+    from peerwise.peer.leaving import what_leaves
+
     c = charter
     kinds = [f.kind for f in c.features]
     dialled = sum(node.address is not None for node in c.nodes.values())
@@ -298,7 +358,7 @@ def _show(charter: "Charter") -> None:
         ("method", what),
         ("rounds", f"{c.rounds}, {wait[c.pace.mode]}, seed {c.seed}"),
         ("budget", "none" if c.budget is None else f"epsilon {c.budget.epsilon:g}, "
-         f"delta {c.budget.delta:g}, {c.budget.accountant}"),
+         f"delta {c.budget.delta:g} for one {'?' if c.own_code else unit_of(c.cell)}, {c.budget.accountant}"),
         ("hash", c.hash),
     ]  # fmt: skip
     table = Table(title=f"Charter of {escape(c.name)}", title_justify="left", show_header=False)
@@ -307,6 +367,9 @@ def _show(charter: "Charter") -> None:
     for name, value in rows:
         table.add_row(name, escape(value))
     console.print(table)
+    console.print("[bold]What leaves a node[/]")
+    for line in what_leaves(c):
+        console.print(f"- {escape(line)}", highlight=False)
 
 
 @network_app.command()

@@ -115,6 +115,20 @@ def run(
     page_token_file: TokenFile = None,
     page_tls: PageTls = None,
     passphrase_file: PassphraseFile = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="This site's privacy ledger, over all charters (charters with a budget)."
+        ),
+    ] = None,
+    appended: Annotated[
+        bool,
+        typer.Option(
+            "--appended",
+            help="Learn only from rows added to DATA since it was last released about: a part "
+            "with a budget of its own.",
+        ),
+    ] = False,
     channel: Channel = None,
     allow: Allow = None,
     dry_run: Annotated[
@@ -136,8 +150,8 @@ def run(
     access = None if page is None else access_of(page, page_host, page_token_file, page_tls)
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
-        linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel), quiet=quiet,
-        allowed=allow or (),
+        linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel),
+        quiet=quiet, allowed=allow or (), ledger=ledger, appended=appended,
         passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:
@@ -182,6 +196,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
     import jax
     import numpy as np
 
+    from peerwise.peer.leaving import what_leaves
     from peerwise.runtime import size_of
 
     title = f"What {escape(plan.name)} would send in its first round"
@@ -201,6 +216,8 @@ def _show_dry(plan: Any, letters: Any) -> None:
         + (" What is sent will carry noise, drawn and paid for when the peer runs."
            if plan.private else "")
     )  # fmt: skip
+    for line in what_leaves(plan.charter):
+        console.print(f"- {escape(line)}", highlight=False)
 
 
 @peer_app.command()
@@ -230,7 +247,8 @@ def status(state: State) -> None:
     if peer.running and not peer.done and peer.waiting:
         rows["no letter yet of"] = " ".join(peer.waiting)
     if peer.epsilon is not None:
-        rows["privacy"] = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
+        spent = f"epsilon {peer.epsilon:.4g} of {peer.budget:.4g} spent"
+        rows["privacy"] = f"{spent}, for one {peer.unit}"
     for name, value in rows.items():
         table.add_row(name, escape(value))
     console.print(table)
@@ -314,11 +332,9 @@ def audit(
                 line["first"], line["last"])  # fmt: skip
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
+    for line in account["leaves"]:
+        console.print(f"- {escape(line)}", highlight=False)
     if account["budget"] is None:
-        console.print(
-            "No privacy budget: letters are exact. A neighbour that keeps them can work out this "
-            "site's updates; see docs/peers.md."
-        )
         return
     names = ("receipt", "time", "mechanism", "epsilon", "delta", "about")
     table = Table(*names, title="Releases", **TITLE)
@@ -330,7 +346,9 @@ def audit(
     if len(account["releases"]) > 20:
         console.print(f"and {len(account['releases']) - 20} before")
     console.print(
-        f"spent: epsilon {account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}"
+        f"spent under this charter, for one {escape(account['unit'])}: epsilon "
+        f"{account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}; of the whole site see "
+        "`peerwise ledger`"
     )
 
 

@@ -124,14 +124,35 @@ def predict(
 
 
 def ledger(
-    file: Annotated[Path, typer.Argument(help="A node's privacy ledger.")],
+    file: Annotated[Path, typer.Argument(help="A site's or a node's privacy ledger.")],
     node: Annotated[str | None, typer.Option(help="Refuse it unless it is this node's.")] = None,
+    new: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Make the ledger of a site, once.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="With --new: the most that all releases may cost.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="With --new: the same of delta.")] = 0.0,
+    accountant: Annotated[
+        str | None, typer.Option(help="With --new: basic, rdp or pld [default: pld with a delta].")
+    ] = None,
 ) -> None:
-    """Show what a node has released and what is left of its privacy budget."""
+    """Show what a site has released and what is left of its privacy budget; --new makes one.
+
+    The ledger of a site counts what all its charters, methods and states release. Keep it outside
+    any state folder and never put an older copy in its place: neighbours would find out.
+    """
     from peerwise.privacy import Ledger
 
+    if new is not None:
+        if file.exists():
+            raise BadSetting(f"{file} is there already, and its budget never changes")
+        how = accountant or ("pld" if delta > 0 else "basic")
+        Ledger.open(file, node=new, epsilon=epsilon, delta=delta, accountant=how).close()
+    elif epsilon is not None or delta or accountant is not None:
+        raise BadSetting("--epsilon, --delta and --accountant are for --new SITE")
     if not file.exists():
-        raise BadSetting(f"there is no ledger {file}")
+        raise BadSetting(f"there is no ledger {file}; --new SITE makes one")
     with Ledger.open(file, node=node) as opened:
         rows, spent, left = opened.table(), opened.total(), opened.left()
         budget, name = opened.budget, opened.node

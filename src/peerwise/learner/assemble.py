@@ -23,6 +23,7 @@ from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, first_phase
 from peerwise.nets.net import Net, network_of
 from peerwise.privacy.budget import Budget
+from peerwise.privacy.design import default_delta
 from peerwise.shards import Shards, pack, pooled
 from peerwise.topology import Topology
 
@@ -139,7 +140,7 @@ def facts_of(
     if "model" in cell:
         makers["model"] = lambda: _model(cell, world, shards, links, made)
     if "privacy" in cell:
-        makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell)}
+        makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell, world)}
     if cell.method.traits.place == "pooled":
         makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
     return made
@@ -177,18 +178,27 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
     return model
 
 
-def _budget(cell: Cell) -> Budget:
-    epsilon = cell["privacy"]["epsilon"]
-    return Budget(math.inf if epsilon is None else epsilon, cell["privacy"]["delta"])
+def _budget(cell: Cell, world: World) -> Budget:
+    epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
+    delta = default_delta(world.rows) if delta is None else delta
+    return Budget(math.inf if epsilon is None else epsilon, delta)
 
 
 def _draw(cell: Cell, world: World, facts: Facts) -> Any:
     if world.draw is not None:
         return world.draw
     s = cell["privacy"]
-    bounds = {"bounds": (-s["bound"], s["bound"])} if s["sensitivity"] == "bounded" else {}
-    budget = _budget(cell).epsilon
-    return release(facts["model"], epsilon=budget, sensitivity=s["sensitivity"], **bounds)
+    if s["person"] is not None:
+        raise BadSetting(
+            "[privacy] person is of peers, whose files say whose a row is; remove it here"
+        )
+    budget = _budget(cell, world)
+    shared: dict[str, Any] = {"epsilon": budget.epsilon, "sensitivity": s["sensitivity"]}
+    if s["sensitivity"] == "bounded":
+        delta = 0.0 if s["mechanism"] == "laplace" else budget.delta
+        shared |= {"bounds": (-s["bound"], s["bound"]), "delta": delta}
+        shared |= {"mechanism": s["mechanism"], "split": s["split"], "knows": s["aware"]}
+    return release(facts["model"], **shared)
 
 
 class _Predictions(NamedTuple):  # of the same functions and options they are equal: one program

@@ -88,11 +88,24 @@ class Privacy(NamedTuple):
     """What a node may spend on its releases."""
 
     epsilon: Annotated[float | None, Gt(0), "a node's budget; none or inf: no noise"] = None
-    delta: Annotated[float, Gt(0), Lt(1), "delta of Gaussian noise"] = 1e-5
+    delta: Annotated[
+        float | None, Gt(0), Lt(1), "of Gaussian noise; none: at most a tenth of 1 / rows"
+    ] = None
+    mechanism: Annotated[
+        Literal["best", "laplace", "gaussian"], "noise of releases; best: the smaller variance"
+    ] = "best"
+    split: Annotated[
+        Literal["even", "optimal"], "equal shares for all questions, or the least total variance"
+    ] = "even"
+    aware: Annotated[bool, "whether models use what is known of the noise in them"] = True
     sensitivity: Annotated[
         Literal["local", "bounded"], "of naive Bayes releases; local is the paper's and not private"
     ] = "bounded"
     bound: Annotated[float, Gt(0), "standardised numbers are clipped to +- this"] = 3.0
+    person: Annotated[
+        str | None, "the column that says whose a row is: persons are hidden, not rows (peers)"
+    ] = None
+    person_rows: Annotated[int, Ge(1), "rows that count of one person, the first of a file"] = 1
 
 
 class Run(NamedTuple):

@@ -19,14 +19,16 @@ from peerwise.core import Array, Inbox, Mean, Message, Method, Range, Shard, Slo
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.methods import relaying
-from peerwise.models.family import Model, log_posterior, statistics
+from peerwise.models.family import Model, by_class, log_posterior, statistics
+from peerwise.privacy.aware import Noise, Noised, aware
 from peerwise.privacy.budget import Queries, check_epsilon, scales, split
-from peerwise.privacy.mechanism import laplace
-from peerwise.privacy.sensitivity import bounded, clip, local, warn_local
+from peerwise.privacy.design import Design, Noising, noising
+from peerwise.privacy.mechanism import gaussian, laplace
+from peerwise.privacy.sensitivity import clip, local, warn_local
 
 CLAMP = 1e-6  # the least count that a node sends, with `clamp_at_node`
 COUNTED = (Range("count", 0),)  # how much an estimate has seen
-Release = Callable[[Array, Shard], tuple[Array, dict[str, Array]]]
+Release = Callable[[Array, Shard], tuple[Tree, dict[str, Array]]]
 
 
 @cache
@@ -34,68 +36,129 @@ def release(
     model: Model,
     *,
     epsilon: float | tuple[float, float] = math.inf,
-    sensitivity: str = "local",
+    sensitivity: str = "bounded",
     bounds: tuple[Any, Any] | None = None,
-    budget: str = "even",
+    mechanism: str = "laplace",
+    delta: float = 0.0,
+    split: str = "even",
     clamp_at_node: bool = False,
+    knows: bool = False,
 ) -> Release:
     """key, shard -> noisy statistics, and scalars about them (Algorithm 2), for simulation.
 
     `epsilon`: the node's budget, or (low, high) for one that each node draws log-uniformly;
-    infinity is no noise. `sensitivity`: "local" (the paper's, which is not differential privacy)
-    or "bounded" with public `bounds` (low, high), to which numbers are clipped. `budget`: how it
-    is split, "even" (equation 16) or "optimal". Every class is noised, also one that the node
-    lacks. `clamp_at_node` makes counts positive before they are sent, as the authors' code does;
-    otherwise sums stay unbiased, and only the model built from them is made valid.
+    infinity is no noise. `sensitivity`: "bounded" with public `bounds` (low, high), to which
+    numbers are clipped, or "local" (the paper's, which is not differential privacy: naive Bayes,
+    Laplace noise, even shares). `mechanism`, `delta` and `split` are as in `privacy.noising`. Every
+    class is noised, also one that the node lacks. `clamp_at_node` makes counts positive before they
+    are sent, as the authors' code does; otherwise sums stay unbiased, and only the model built from
+    them is made valid. `knows`: tell methods how much noise there is, for models that use it.
     """
-    if model.name != "naive_bayes" or not model.cardinalities:
-        raise BadSetting(f"noise is for the statistics of naive_bayes, not of {model.name}")
     spread = epsilon if isinstance(epsilon, tuple) else (epsilon, epsilon)
     low_e, high_e = (check_epsilon(e, noise_off=True) for e in spread)
-    off = math.isinf(low_e)
+    if math.isinf(low_e):
+        return _exact(model, bounds if sensitivity == "bounded" else None)
+    if sensitivity == "local":
+        return _local(model, low_e, high_e, split, mechanism, clamp_at_node)
+    if sensitivity != "bounded":
+        raise UnknownName("sensitivity", sensitivity, ["local", "bounded"])
+    if bounds is None:
+        raise BadSetting(
+            "sensitivity 'bounded' needs public bounds (low, high) of the numbers; give them, or "
+            "find them privately with privacy.private_bounds"
+        )
+    design = Design(model, *bounds)
+    made = noising(design, low_e, delta, mechanism, split)
+    draw = _bounded(model, bounds, low_e, high_e, design, made, clamp_at_node)
+    known = knows and low_e == high_e and not clamp_at_node
+    return Noised(draw, Noise(design, made.variance) if known else None)
+
+
+def _exact(model: Model, bounds: tuple[Any, Any] | None) -> Release:
+    """A release without noise, of numbers within bounds where there are some."""
+
+    def draw(key: Array, shard: Shard) -> tuple[Tree, dict[str, Array]]:
+        x = shard.x if bounds is None else clip(shard.x, model.cardinalities, *bounds)[0]
+        exact = statistics(model, x, shard.y, shard.weight)
+        zero = jnp.zeros((), by_class(exact).dtype)
+        return exact, {"size": shard.weight.sum(), "noise": zero, "epsilon": zero + jnp.inf}
+
+    return draw
+
+
+def _drawn_epsilon(key: Array, low: float, high: float, dtype: Any) -> Array:
+    u = jax.random.uniform(key, (), jnp.float32).astype(dtype)
+    return low * (high / low) ** u
+
+
+def _bounded(
+    model: Model,
+    bounds: tuple[Any, Any],
+    low_e: float,
+    high_e: float,
+    design: Design,
+    made: Noising,
+    clamp_at_node: bool,
+) -> Release:
+    if made.kind == "gaussian" and low_e != high_e:
+        raise BadSetting("a budget that nodes draw is for Laplace noise; take mechanism laplace")
+    q, clamps = design.lines, clamp_at_node and Queries(model.cardinalities, model.classes)
+    noise_of = laplace if made.kind == "laplace" else gaussian
+
+    def draw(key: Array, shard: Shard) -> tuple[Tree, dict[str, Array]]:
+        x, _ = clip(shard.x, model.cardinalities, *bounds)
+        exact = statistics(model, x, shard.y, shard.weight)
+        lines = by_class(exact)
+        which, own = jax.random.split(key)
+        drawn = _drawn_epsilon(which, low_e, high_e, lines.dtype)
+        scale = jnp.asarray(made.scale, lines.dtype) * (low_e / drawn)
+        every = jnp.broadcast_to(scale[None, :q], lines.shape)
+        first = noise_of(own, every, jnp.float32).astype(lines.dtype)
+        more = noise_of(jax.random.fold_in(own, 1), scale[q:], jnp.float32).astype(lines.dtype)
+        # in the statistics as they are: noise in a count is noise in what is about a middle
+        noise = jax.tree.map(relaying.rounded, design.raw(first, more if model.shared else None))
+        noisy = _added(exact, noise)
+        if clamps:
+            noisy = clamped(noisy, clamps)
+        about = {"size": shard.weight.sum(), "epsilon": drawn}
+        return noisy, about | {"noise": _apart(by_class(noisy), by_class(exact))}
+
+    return draw
+
+
+def _apart(noisy: Array, exact: Array) -> Array:
+    """The relative error of equation 28, which only an oracle knows."""
+    return jnp.where(exact != 0, jnp.abs(noisy - exact) / jnp.abs(exact), 0).sum()
+
+
+def _local(
+    model: Model, low_e: float, high_e: float, split_rule: str, mechanism: str, clamp: bool
+) -> Release:
+    if model.name != "naive_bayes" or not model.cardinalities:
+        raise BadSetting(
+            f"sensitivity 'local' is for the statistics of naive_bayes, not of {model.name}"
+        )
+    if split_rule != "even" or mechanism != "laplace":
+        raise BadSetting("sensitivity 'local' has Laplace noise and even shares: take 'bounded'")
     queries = Queries(model.cardinalities, model.classes)
     if queries.size != model.size:
-        raise BadSetting("noise for statistics with missing values is not offered: fill them in")
-    if sensitivity not in ("local", "bounded"):
-        raise UnknownName("sensitivity", sensitivity, ["local", "bounded"])
-    public = None
-    if sensitivity == "bounded":
-        if bounds is None:
-            raise BadSetting(
-                "sensitivity 'bounded' needs public bounds (low, high) of the numbers; give them, "
-                "or find them privately with privacy.private_bounds"
-            )
-        public = bounded(queries, *bounds)
-        share = split(1.0, queries, public, budget)
-    else:
-        if budget != "even":
-            raise BadSetting("an optimal split needs public sensitivities: take 'bounded'")
-        if not off:
-            warn_local()
-        share = split(1.0, queries, [1.0] * queries.size)
+        raise BadSetting("local noise for statistics with missing values is not offered")
+    warn_local()
+    share = split(1.0, queries, [1.0] * queries.size)
 
     def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
-        x, _ = (shard.x, 0) if public is None else clip(shard.x, model.cardinalities, *bounds)  # type: ignore[misc]
-        exact = statistics(model, x, shard.y, shard.weight)
-        size = shard.weight.sum()
-        if off:
-            zero = jnp.zeros((), exact.dtype)
-            return exact, {"size": size, "noise": zero, "epsilon": zero + jnp.inf}
+        exact = statistics(model, shard.x, shard.y, shard.weight)
         which, noise = jax.random.split(key)
-        u = jax.random.uniform(which, (), jnp.float32).astype(exact.dtype)
-        drawn = low_e * (high_e / low_e) ** u
-        if public is None:
-            reach = never_silent(
-                local(x, shard.y, shard.weight, model.cardinalities, model.classes)
-            )
-        else:
-            reach = jnp.broadcast_to(jnp.asarray(public, exact.dtype)[None], exact.shape)
+        drawn = _drawn_epsilon(which, low_e, high_e, exact.dtype)
+        reach = never_silent(
+            local(shard.x, shard.y, shard.weight, model.cardinalities, model.classes)
+        )
         scale = scales(reach.astype(exact.dtype), jnp.asarray(share, exact.dtype), queries) / drawn
         noisy = exact + laplace(noise, scale, jnp.float32).astype(exact.dtype)
-        if clamp_at_node:
+        if clamp:
             noisy = clamped(noisy, queries)
-        apart = jnp.where(exact != 0, jnp.abs(noisy - exact) / jnp.abs(exact), 0)
-        return noisy, {"size": size, "noise": apart.sum(), "epsilon": drawn}
+        about = {"size": shard.weight.sum(), "epsilon": drawn}
+        return noisy, about | {"noise": _apart(noisy, exact)}
 
     return draw
 
@@ -120,6 +183,7 @@ def clamped(s: Array, queries: Queries) -> Array:
 def federated_nb(
     model: Model,
     draw: Release | None = None,
+    nodes: int | None = None,
     *,
     most_noise: Annotated[
         float | None, Gt(0), "nodes of a higher relative error are left out; needs an oracle"
@@ -131,11 +195,14 @@ def federated_nb(
     out nodes whose relative error (equation 28, which only an oracle knows) is higher. Adding a
     node later (equations 22 to 24) is adding its statistics.
     """
-    return _federated(model, draw or release(model), most_noise)
+    return _federated(model, draw or release(model), nodes, most_noise)
 
 
 @cache
-def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
+def _federated(model: Model, draw: Release, nodes: int | None, most_noise: float | None) -> Method:
+    # what leaves nodes out is not the sum of all
+    made = aware(model, draw, nodes if most_noise is None else None)
+
     def init(key: Array, shard: Shard) -> State:
         return State(*draw(key, shard))
 
@@ -150,7 +217,12 @@ def _federated(model: Model, draw: Release, most_noise: float | None) -> Method:
             heard = jnp.where(inbox.note["noise"] <= most_noise, heard, 0)
         return jnp.zeros((), inbox.weight.dtype), heard
 
-    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model))
+    def predict(key: Array, value: Tree, x: Array) -> Array:
+        if made is model:
+            return log_posterior(model, value, x)
+        return log_posterior(made, jax.tree.map(lambda a: a / nodes, value), x)
+
+    return Method(init, message, Mean(weigh, total=True), _stay, predict)
 
 
 Counter = Literal["printed", "total", "walk", "unnormalised", "push_sum", "cumulative", "relay"]
@@ -161,6 +233,7 @@ def gossip_nb(
     model: Model,
     draw: Release | None = None,
     degree: int | None = None,
+    nodes: int | None = None,
     *,
     counter: Annotated[Counter, "how a node counts what an estimate has seen"] = "printed",
 ) -> Method:
@@ -177,22 +250,22 @@ def gossip_nb(
     """
     draw = draw or release(model)
     if counter == "push_sum":
-        return _push_sum(model, draw)
+        return _push_sum(model, draw, nodes)
     if counter == "cumulative":
         if degree is None:
             raise BadSetting("counter 'cumulative' needs degree, the most neighbours of a node")
-        return _cumulative(model, draw, int(degree))
+        return _cumulative(model, draw, int(degree), nodes)
     if counter == "relay":
-        return _relayed(model, draw)
-    return _gossip(model, draw, counter)
+        return _relayed(model, draw, nodes)
+    return _gossip(model, draw, counter, nodes)
 
 
 @cache
-def _gossip(model: Model, draw: Release, counter: str) -> Method:
+def _gossip(model: Model, draw: Release, counter: str, nodes: int | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
-        one, none = jnp.ones((), own.dtype), jnp.zeros((), own.dtype)
-        nothing = {"estimate": jnp.zeros_like(own), "count": none}
+        one, none = jnp.ones((), _kind(own)), jnp.zeros((), _kind(own))
+        nothing = {"estimate": jax.tree.map(jnp.zeros_like, own), "count": none}
         value = {"estimate": own, "count": one, "heard": nothing, "before": nothing}
         return State(value, {**about, "own": own})
 
@@ -217,25 +290,26 @@ def _gossip(model: Model, draw: Release, counter: str) -> Method:
         if counter == "walk":
             before = jax.tree.map(jnp.zeros_like, before)
         if counter == "unnormalised":
-            estimate = before["estimate"] + heard["estimate"] + own
+            estimate = _added(before["estimate"], heard["estimate"], own)
             return state._replace(value={**value, "estimate": estimate})
         seen = before["count"] + heard["count"] + 1
-        merged = (
-            before["count"] / seen * before["estimate"]
-            + heard["count"] / seen * heard["estimate"]
-            + own / seen
-        )
+        merged = jax.tree.map(
+            lambda a, b, c: before["count"] / seen * a + heard["count"] / seen * b + c / seen,
+            before["estimate"], heard["estimate"], own,
+        )  # fmt: skip
         count = heard["count"] + 1 if counter == "printed" else seen
         return state._replace(value={**value, "estimate": merged, "count": count})
 
-    return Method(init, message, Slots(rule), adapt, _predict(model), ranges=COUNTED)
+    # what grows without end is the mean of nothing
+    made = aware(model, draw, None if counter == "unnormalised" else nodes)
+    return Method(init, message, Slots(rule), adapt, _predict(made, False), ranges=COUNTED)
 
 
 @cache
-def _push_sum(model: Model, draw: Release) -> Method:
+def _push_sum(model: Model, draw: Release, nodes: int | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
-        return State({"estimate": own, "count": jnp.ones((), own.dtype)}, about)
+        return State({"estimate": own, "count": jnp.ones((), _kind(own))}, about)
 
     def message(key: Array, state: State) -> Message:
         return Message(state.value, {})
@@ -244,20 +318,21 @@ def _push_sum(model: Model, draw: Release) -> Method:
         half = jnp.full((), 0.5, inbox.weight.dtype)
         return half, jnp.where(inbox.weight > 0, half, 0)
 
-    return Method(init, message, Mean(weigh, total=True), _stay, _predict(model), ranges=COUNTED)
+    predict = _predict(*_shared(model, draw, nodes))
+    return Method(init, message, Mean(weigh, total=True), _stay, predict, ranges=COUNTED)
 
 
 @cache
-def _cumulative(model: Model, draw: Release, degree: int) -> Method:
+def _cumulative(model: Model, draw: Release, degree: int, nodes: int | None) -> Method:
     if degree < 1:
         raise BadSetting(f"degree must be 1 or more, got {degree}")
     share = 1 / (degree + 1)
 
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
-        mass = {"estimate": own, "count": jnp.ones((), own.dtype)}
+        mass = {"estimate": own, "count": jnp.ones((), _kind(own))}
         zero = jax.tree.map(jnp.zeros_like, mass)
-        value = {**mass, "given": zero, "got": zero, "neighbours": jnp.zeros((), own.dtype)}
+        value = {**mass, "given": zero, "got": zero, "neighbours": jnp.zeros((), _kind(own))}
         return State(value, about)
 
     def message(key: Array, state: State) -> Message:
@@ -272,23 +347,25 @@ def _cumulative(model: Model, draw: Release, degree: int) -> Method:
             lambda a: jnp.where(ever.reshape(-1, *[1] * (a.ndim - 1)), a, 0).sum(0), inbox.part
         )
         new = jax.tree.map(jnp.subtract, got, value["got"])
-        mass = {k: value[k] + new[k] for k in ("estimate", "count")}
+        mass = {k: _added(value[k], new[k]) for k in ("estimate", "count")}
         neighbours = (inbox.link > 0).sum().astype(value["count"].dtype)
         return {**value, **mass, "got": got, "neighbours": neighbours}
 
     def adapt(key: Array, state: State, shard: Shard) -> State:
         """Give every neighbour its share of this node's mass."""
         value = state.value
-        gift = {k: relaying.rounded(share * value[k]) for k in ("estimate", "count")}
+        own = {k: value[k] for k in ("estimate", "count")}
+        gift = jax.tree.map(lambda a: relaying.rounded(share * a), own)
         given = jax.tree.map(jnp.add, value["given"], gift)
-        left = {k: value[k] - relaying.rounded(value["neighbours"] * gift[k]) for k in gift}
+        left = jax.tree.map(lambda a, b: a - relaying.rounded(value["neighbours"] * b), own, gift)
         return state._replace(value={**value, **left, "given": given})
 
-    return Method(init, message, Slots(rule), adapt, _predict(model), reply, ranges=COUNTED)
+    predict = _predict(*_shared(model, draw, nodes))
+    return Method(init, message, Slots(rule), adapt, predict, reply, ranges=COUNTED)
 
 
 @cache
-def _relayed(model: Model, draw: Release) -> Method:
+def _relayed(model: Model, draw: Release, nodes: int | None) -> Method:
     def init(key: Array, shard: Shard) -> State:
         own, about = draw(key, shard)
         relay = relaying.begin(jax.random.fold_in(key, 1), own)
@@ -299,19 +376,37 @@ def _relayed(model: Model, draw: Release) -> Method:
         return {"estimate": relaying.total(relay), "count": relay["nodes"], "relay": relay}
 
     return Method(
-        init, relaying.silent, Slots(rule), _stay, _predict(model), relaying.reply,
+        init, relaying.silent, Slots(rule), _stay, _predict(*_shared(model, draw, nodes)),
+        relaying.reply,
         ranges=relaying.RANGES,
     )  # fmt: skip
+
+
+def _kind(s: Tree) -> Any:
+    return by_class(s).dtype
+
+
+def _added(*parts: Tree) -> Tree:
+    return jax.tree.map(lambda *a: sum(a), *parts)
 
 
 def _stay(key: Array, state: State, shard: Shard) -> State:
     return state
 
 
+def _shared(model: Model, draw: Release, nodes: int | None) -> tuple[Model, bool]:
+    """The model of an estimate that stands for `count` nodes, and whether it must be divided."""
+    made = aware(model, draw, nodes)
+    return made, made is not model
+
+
 @cache
-def _predict(model: Model) -> Callable[[Array, Tree, Array], Array]:
+def _predict(model: Model, divided: bool) -> Callable[[Array, Tree, Array], Array]:
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        estimate = value["estimate"] if isinstance(value, dict) else value
+        estimate = value["estimate"]
+        if divided:
+            count = jnp.maximum(value["count"], jnp.finfo(value["count"].dtype).tiny)
+            estimate = jax.tree.map(lambda a: a / count, estimate)
         return log_posterior(model, estimate, x)
 
     return predict

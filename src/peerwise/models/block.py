@@ -10,6 +10,7 @@ import numpy as np
 
 from peerwise.core import Array, Tree
 from peerwise.errors import BadSetting
+from peerwise.models.entries import Entries, factors, joined, side_by_side
 from peerwise.models.family import Model, Theta
 
 SMALLEST_SHARE = 1e-6  # of all rows: a class or a category is never rarer than this
@@ -41,6 +42,8 @@ class Block(NamedTuple):
     shared: int = 0
     common: Callable[[Array], Array] | None = None  # x [m, d] -> [m, shared]
     linear: bool = True
+    # of phi and of psi; counts are places in the block's own phi, -1 that of the class
+    entries: Callable[[], tuple[Entries, Entries | None]] | None = None
 
 
 def smallest(counts: Array, share: float = SMALLEST_SHARE) -> Array:
@@ -168,6 +171,17 @@ def assemble(
             described |= b.describe(p)
         return described
 
+    def entries() -> tuple[Entries, Entries | None]:
+        parts = [b.entries() for b in blocks if b.entries is not None]
+        ones = factors(np.array([-1]), np.array([-1]))
+        lines = joined([ones, *(mine for mine, _ in parts)])
+        both = [
+            sums._replace(counted=np.where(sums.counted < 0, 0, sums.counted + cut.start))
+            for (_, sums), cut in zip(parts, own, strict=True)
+            if sums is not None
+        ]
+        return lines, side_by_side(both) if both else None
+
     return Model(
         name,
         classes,
@@ -184,4 +198,5 @@ def assemble(
         all(b.linear for b in blocks),
         wants,
         cardinalities,
+        entries if all(b.entries is not None for b in blocks) else None,
     )

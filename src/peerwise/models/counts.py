@@ -13,6 +13,7 @@ from peerwise.core import Array, Shard
 from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.models.block import Block, Coefficients, assemble, check_arguments, smallest
+from peerwise.models.entries import Entries, factors, side_by_side
 from peerwise.models.family import Model, Phase
 
 
@@ -103,7 +104,10 @@ def _multinomial(d: int, classes: int, length: float) -> Model:
         return jnp.broadcast_to(each, (d,)), None
 
     columns, one_each = np.arange(d, dtype=np.int32), (lambda x: x)
-    block = Block(columns, d, one_each, parameters, coefficients, dict, terms, sample, pseudo)
+    block = Block(
+        columns, d, one_each, parameters, coefficients, dict, terms, sample, pseudo,
+        entries=lambda: (factors(columns, np.full(d, -1)), None),
+    )  # fmt: skip
     return assemble("multinomial", (0,) * d, classes, [block], "counts")
 
 
@@ -148,5 +152,15 @@ def _bernoulli(cardinalities: tuple[int, ...], classes: int, missing: bool) -> M
         return jnp.concatenate([half, 2 * half]) if missing else half, None
 
     columns, size = np.arange(d, dtype=np.int32), 2 * d if missing else d
-    block = Block(columns, size, features, parameters, coefficients, dict, terms, sample, pseudo)
+    none = np.full(d, -1)
+
+    def entries() -> tuple[Entries, None]:
+        if not missing:
+            return factors(columns, none), None
+        return side_by_side([factors(columns, none, columns + d), factors(none, none)]), None
+
+    block = Block(
+        columns, size, features, parameters, coefficients, dict, terms, sample, pseudo,
+        entries=entries,
+    )  # fmt: skip
     return assemble("bernoulli", cardinalities, classes, [block], "binary")

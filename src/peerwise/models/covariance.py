@@ -14,6 +14,7 @@ import numpy as np
 
 from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
+from peerwise.models.entries import Entries, factors, side_by_side
 from peerwise.models.gaussian import LOG_2PI, SMALLEST_VARIANCE
 
 
@@ -55,7 +56,16 @@ def full(columns: Sequence[int], *, shared: bool, missing: bool, shrinkage: floa
         shared=len(i) if shared else 0,
         common=partial(_products, kind) if shared else None,
         linear=not missing,
+        entries=partial(_entries, kind),
     )
+
+
+def _entries(kind: _Kind) -> tuple[Entries, Entries | None]:
+    count, none = (0 if kind.missing else -1), np.full(kind.d, -1, np.int32)
+    products = factors(kind.columns[kind.i], kind.columns[kind.j], count)
+    parts = [factors(none[:1], none[:1])] if kind.missing else []
+    parts += [factors(kind.columns, none, count)] + ([] if kind.shared else [products])
+    return side_by_side(parts), products if kind.shared else None
 
 
 def _numbers(kind: _Kind, x: Array) -> tuple[Array, Array]:

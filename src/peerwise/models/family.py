@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from peerwise.core import Array, Shard, Tree
 from peerwise.declare import gives
+from peerwise.models.entries import Entries
 
 
 class Theta(NamedTuple):
@@ -56,6 +57,8 @@ class Model(NamedTuple):
     linear: bool = True  # False: rows with missing values need `terms`
     wants: str = "standardised"  # what numeric columns must be: or "counts", or "binary"
     cardinalities: tuple[int, ...] = ()  # of the columns of x: 0 for a number
+    # what the entries of phi and of psi are; None: nobody knows how far a row moves them
+    entries: Callable[[], tuple[Entries, Entries | None]] | None = None
 
 
 gives("model", Model)

@@ -12,6 +12,7 @@ import numpy as np
 
 from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
+from peerwise.models.entries import Entries, factors, side_by_side
 
 SMALLEST_VARIANCE = 1e-3  # of the unit variance of a standardised feature
 LOG_2PI = float(np.log(2 * np.pi))
@@ -91,6 +92,15 @@ def diagonal(
         own += [jnp.broadcast_to(rows, (d,))] if missing else []
         return jnp.concatenate(own), square if shared else None
 
+    def entries() -> tuple[Entries, Entries | None]:
+        none = np.full(d, -1, np.int32)
+        known = np.arange(d) + count.start if missing else none
+        squares = factors(cols, cols, known)
+        parts = [factors(cols, none, known)] + ([] if shared else [squares])
+        parts += [factors(none, none)] if missing else []
+        mine = side_by_side(parts)
+        return mine, squares if shared else None
+
     size = ((1 if shared else 2) + missing) * d
     return Block(
         columns=cols,
@@ -104,4 +114,5 @@ def diagonal(
         pseudo=pseudo,
         shared=d if shared else 0,
         common=common if shared else None,
+        entries=entries,
     )

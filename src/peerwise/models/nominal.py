@@ -8,6 +8,7 @@ import numpy as np
 
 from peerwise.core import Array
 from peerwise.models.block import Block, Coefficients, places
+from peerwise.models.entries import histograms
 
 
 def topological(parents: Sequence[int]) -> list[int]:
@@ -148,4 +149,5 @@ def nominal(
         sample,
         pseudo,
         linear=not (tree and missing),
+        entries=lambda: (histograms(feature), None),
     )

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import tomli_w
 from pydantic import (
     BaseModel,
@@ -27,20 +26,18 @@ from pydantic import (
 )  # fmt: skip
 
 from peerwise import data, topology
-from peerwise.data.encode import WORDS
 from peerwise.declare import Varies
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.files import write_whole
 from peerwise.learner import Cell
-from peerwise.learner.world import is_plain
 from peerwise.peer import described, terms
 from peerwise.peer.described import DESCRIPTION
-from peerwise.peer.own_rows import own_rows
+from peerwise.peer.own_rows import own_rows, rows_within
 from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms, Terms
 
 
 class Charter(Terms):
-    """What the nodes of a federation agree on; make one with `load`, `parse` or `draft`."""
+    """What the nodes of a federation agree on; made by `load`, `parse` or `drafting.draft`."""
 
     name: str = Field(min_length=1)
     target: str = Field(min_length=1, description="the column to predict")
@@ -88,6 +85,10 @@ class Charter(Terms):
             described.run_of(description.get("run", {}))
             self._cell = described.cell_of(description)
             described.check_cell(self._cell, self.schema(), self.units, self.limits, self.budget)
+        if self.budget is not None:
+            for feature in self.features:
+                if feature.kind == "numeric":
+                    feature.bounds()
         self._tables = described.tables_of(description, self._cell)
         return self
 
@@ -112,7 +113,7 @@ class Charter(Terms):
             raw = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise BadFile(f"{where} is not TOML: {error}") from None
-        return _checked(raw, where, allowed)
+        return checked(raw, where, allowed)
 
     def text(self) -> str:
         """The charter as TOML, from which `parse` makes an equal one."""
@@ -238,87 +239,15 @@ class Charter(Terms):
         """
         wide = exact or self.precision == "float64"
         dtype: type[np.floating] = np.float64 if wide else np.float32
+        if self.budget is not None:
+            privacy = self.cell["privacy"]
+            person = privacy["person"] and (privacy["person"], privacy["person_rows"])
+            words = self.missing_words
+            return rows_within(table, self.schema(), self.features, dtype, words, person)
         return own_rows(table, self.schema(), self.features, self.limits, dtype, self.missing_words)
 
 
-def draft(
-    table: data.Table,
-    graph: nx.Graph,
-    description: Mapping[str, Any],
-    *,
-    name: str,
-    addresses: Mapping[str, str] | None = None,
-    units: str = "given",
-    typing: str | Mapping[str, str] = "distinct",
-    columns: Mapping[str, str] | None = None,
-    words: Collection[str] = WORDS,
-    missing: bool | None = None,
-    pace: Mapping[str, Any] | None = None,
-    limits: Mapping[str, Any] | None = None,
-    budget: Mapping[str, Any] | None = None,
-) -> Charter:
-    """A charter for data like a sample, between the nodes of a graph of names.
-
-    `description`: sections of a run file (method, model or net, privacy, run); code that it names
-    is imported. What the columns mean is learnt from the sample, center and scale too unless the
-    nodes agree on them or the model is about plain numbers: nodes without secrets should make the
-    sample. `typing`, `columns` and `words` are as in `data.encode`. Cells may be empty if a number
-    of the sample is missing, or as `missing` says. limits.rows is the number of rows of the
-    sample unless given. With a privacy budget numbers get the bounds of the sample, which then are
-    public.
-    """
-    encoded = data.encode(table, typing=typing, columns=columns, words=words)
-    schema = encoded.schema
-    description = described.as_written(description)
-    described.check_moved(description)
-    if units == "given" and not is_plain(described.cell_of(description)):
-        _, schema = data.standardise(encoded.x, schema)
-    bounds: dict[str, dict[str, Any]] = {
-        f.name: {"low": float(np.nanmin(column)), "high": float(np.nanmax(column))}
-        for f, column in zip(schema.features, encoded.x.T, strict=True)
-        if f.kind == "numeric"
-    }
-    addresses = addresses or {}
-    for node in addresses:
-        if node not in graph:
-            raise UnknownName("node with an address:", node, map(str, graph))
-    raw = {
-        "name": name,
-        "target": schema.target,
-        "classes": schema.classes,
-        "missing": schema.missing if missing is None else missing,
-        "missing_words": _words_among_numbers(table, schema, words),
-        "units": units,
-        "features": [
-            {"name": f.name, "kind": f.kind, "categories": f.categories}
-            | ({"center": f.center, "scale": f.scale} if f.kind == "numeric" else {})
-            | (bounds.get(f.name, {}) if budget is not None else {})
-            for f in schema.features
-        ],
-        **description,
-        "pace": dict(pace or {}),
-        "budget": None if budget is None else dict(budget),
-        "limits": {"rows": len(encoded.y), **(limits or {})},
-        "nodes": {
-            node: {"address": addresses.get(node), "neighbours": list(graph[node])}
-            for node in graph
-        },
-    }
-    return _checked(raw, "the charter", described.own_code(description))
-
-
-def _words_among_numbers(
-    table: data.Table, schema: data.Schema, words: Collection[str]
-) -> tuple[str, ...]:
-    """The words that stand for missing numbers in a sample: nodes may write them, too."""
-    if not isinstance(table.frame, pd.DataFrame):
-        return ()
-    plain = {f.name for f in schema.features if not f.categories}
-    texts = table.frame[[c for c in table.frame if str(c) in plain]].select_dtypes(exclude="number")
-    return tuple(word for word in words if (texts == word).any(axis=None))
-
-
-def _checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:
+def checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:
     """A charter from plain values; says which key is wrong and why."""
     try:
         described.check_moved(raw)

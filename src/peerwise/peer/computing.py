@@ -188,6 +188,8 @@ def begin(computing: Computing, store: Store) -> Outcome:
         outcome = computing.begun(0, None, store.ledger)
         # for whoever looks at the file without the code of a method
         store.set(phases=str(plan.phases), rounds=str(plan.rounds(plan.phases - 1)))
+        if store.site is not None:
+            store.set(ledger=str(store.site.head()))
         store.advance(place, outcome.packed, outcome.bodies)
     computing.adopt(outcome, place)
     return outcome

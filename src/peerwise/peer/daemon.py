@@ -98,6 +98,8 @@ class Daemon:
         self.lacking: tuple[str, ...] = ()  # who waits for a letter that it was not given
         self.silent: tuple[str, ...] = ()  # for whom this peer waited until its patience ended
         self.letters = Letters(plan.charter, identity)
+        self.letters.book = store.site
+        self.letters.watch.heads |= store.ledgers()
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._summary = plan.charter.hash, summary(plan.charter)
         self._keeping = Keeping(store, plan, self.letters, self._feed)

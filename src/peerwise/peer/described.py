@@ -15,11 +15,11 @@ from peerwise.learner import Cell, cell, expand, offered
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
-from peerwise.models.registry import first_phase
+from peerwise.models.registry import first_phase, model_for
 from peerwise.names import entries
 from peerwise.peer.terms import ROUNDS, BudgetTerms, LimitTerms
-from peerwise.privacy.composition import Charge, renyi
-from peerwise.privacy.release import PRIVATE
+from peerwise.privacy.composition import SLACK, Charge, composed
+from peerwise.privacy.design import default_delta
 
 DESCRIPTION = ("method", "model", "net", "privacy", "run")
 RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
@@ -143,6 +143,12 @@ def check_cell(
             'units = "agree" finds center and scale by exact sums, which tell more than [budget] '
             'allows; set units = "given" and give center and scale'
         )
+    if budget is not None and (limits.least_rows > 1 or limits.least_count > 0):
+        key = "least_rows" if limits.least_rows > 1 else "least_count"
+        raise BadSetting(
+            f"limits.{key} is about exact counts: whether a node takes part would tell of single "
+            "rows, which [budget] hides; remove it, noise covers small nodes too"
+        )
     if units == "agree" and is_plain(cell):
         raise BadSetting(
             f'{cell["model"]["name"]} is about numbers as they are; set units = "given" and leave '
@@ -156,7 +162,7 @@ def check_cell(
         )
     if adds_noise(cell):
         _check_noise(cell, schema)
-        _check_budget(cell, budget)
+        _check_budget(cell, limits, budget)
     elif budget is not None:
         private = [
             n for n, d in declared("method").items()
@@ -171,10 +177,6 @@ def check_cell(
 def _check_noise(cell: Cell, schema: Schema) -> None:
     """Refuse noise that peers cannot draw without a key, or whose size nobody knows."""
     name, model, privacy = cell.method.name, cell["model"]["name"], cell["privacy"]
-    if model not in PRIVATE:
-        raise BadSetting(
-            f"{name} with noise is for statistics of {', '.join(PRIVATE)}, not of {model}"
-        )
     if first_phase(cell["model"], schema) is not None:
         raise BadSetting(
             f"what {model} must agree on first is an exact sum over rows, which no budget allows"
@@ -186,16 +188,44 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
             'one\'s own with a budget asks for draw and declares releases = "once"'
         )
     usual = SECTIONS["privacy"]
-    for key in () if each_round else ("sensitivity", "bound"):
+    for key in ("sensitivity", "bound"):
         if privacy[key] != usual[key].default:
             raise BadSetting(
                 f"privacy.{key} is of simulations; peers clip to the public low and high of each "
                 "feature: remove it"
             )
+    built = model_for(schema, model, **{k: v for k, v in cell["model"].items() if k != "name"})
+    if built.entries is None or (each_round and not built.linear):
+        raise BadSetting(f"{name} with noise is not for statistics of {model}; take naive_bayes")
+    if privacy["person"] in [f.name for f in schema.features]:
+        raise BadSetting(
+            f"privacy.person = '{privacy['person']}' is among the features: whose a row is must "
+            "not be learnt from; remove the feature"
+        )
 
 
-def _check_budget(cell: Cell, budget: BudgetTerms | None) -> None:
-    epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
+def unit_of(cell: Cell) -> str:
+    """What is hidden: whether one row, or one person, is there."""
+    person, rows = cell["privacy"]["person"], cell["privacy"]["person_rows"]
+    if person is None:
+        return "row"
+    return f"person ('{person}', at most {rows} row{'s' if rows > 1 else ''} of each)"
+
+
+def spends(cell: Cell, limits: LimitTerms, budget: BudgetTerms) -> tuple[float, float]:
+    """The epsilon and delta that a method spends; delta 0 where its noise must be Laplace's."""
+    privacy = cell["privacy"]
+    epsilon, delta = float(privacy["epsilon"]), privacy["delta"]
+    once = cell.method.traits.releases == "once"
+    if once and (privacy["mechanism"] == "laplace" or (delta is None and not budget.delta)):
+        return epsilon, 0.0
+    if delta is None:
+        delta = min(default_delta(limits.rows), budget.delta or 1.0)
+    return epsilon, float(delta)
+
+
+def _check_budget(cell: Cell, limits: LimitTerms, budget: BudgetTerms | None) -> None:
+    epsilon = cell["privacy"]["epsilon"]
     if budget is None:
         raise BadSetting(
             f"{cell.method.name} spends privacy.epsilon = {epsilon:g}; give a budget, as in "
@@ -206,22 +236,24 @@ def _check_budget(cell: Cell, budget: BudgetTerms | None) -> None:
             f"privacy.epsilon = {epsilon:g} is more than budget.epsilon = {budget.epsilon:g}; "
             "lower the one or raise the other"
         )
-    if cell.method.traits.releases != "each round":
-        return
+    _, delta = spends(cell, limits, budget)
     if budget.delta < delta:
         raise BadSetting(
             f"privacy.delta = {delta:g} is more than budget.delta = {budget.delta:g}; lower the "
             "one or raise the other"
         )
-    if budget.accountant == "rdp":
+    if cell.method.traits.releases != "each round":
+        return
+    if budget.accountant != "basic":
         rounds = cell["run"]["rounds"]
         multiplier = noise_multiplier(epsilon, delta, rounds)
-        total = renyi([Charge(epsilon, delta, multiplier)] * rounds, budget.delta).epsilon
-        if total > budget.epsilon:
+        charges = [Charge(epsilon, delta, multiplier)] * rounds
+        total = composed(charges, budget.delta, budget.accountant).epsilon
+        if total > budget.epsilon * (1 + SLACK):
             raise BadSetting(
-                f"{rounds} rounds cost epsilon {total:.4g} by the accountant rdp, more than "
-                f'budget.epsilon = {budget.epsilon:g}; raise it, or take "basic", which pays for '
-                "all rounds at once"
+                f"{rounds} rounds cost epsilon {total:.4g} by the accountant {budget.accountant}, "
+                f'more than budget.epsilon = {budget.epsilon:g}; raise it, or take "basic", which '
+                "pays for all rounds at once"
             )
 
 

@@ -117,6 +117,9 @@ class Keeping:
             if isinstance(first, Put):
                 hashes = [self._hashes.pop(one.ticket, None) for one in wanted]
                 differs = self._store.put_all([one.letter for one in wanted], hashes)
+                if news := dict(self._letters.watch.news):
+                    self._letters.watch.news.clear()
+                    self._store.note_ledgers(news)
                 pairs = zip(wanted, differs, strict=True)
                 return [
                     Written(one.ticket, differ, shelved=self._shelved(one.letter))
@@ -151,6 +154,8 @@ class Keeping:
             self._acknowledge(wanted.acknowledged)
             for name, (place, why) in wanted.aside.items():
                 store.put_aside(name, place, why, None, inside=True)
+            if store.site is not None:
+                store.set(ledger=str(store.site.head()))
             store.advance(
                 wanted.place, outcome.packed, wanted.bodies, done, wanted.keep, wanted.newest
             )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,7 +18,9 @@ from peerwise.learner.world import as_read
 from peerwise.models.family import Model
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise
+from peerwise.peer.described import adds_noise, spends
+from peerwise.privacy.aware import Noise, Noised
+from peerwise.privacy.design import Design, noising
 
 SAME = 64 * np.finfo(np.float64).eps  # a variance beside the mean square that is rounding alone
 NO_INFLUENCE = 1e300  # the scale of a column that is the same everywhere: any value of it is then 0
@@ -92,8 +95,26 @@ class Learning:
         """
         if self.releases == "once" and world.draw is None:
             model = self.model(world)
-            world = world._replace(draw=constant(np.zeros((model.classes, model.size)), 0.0, 0.0))
+            blank: Tree = np.zeros((model.classes, model.size))
+            if model.shared:
+                blank = {"classes": blank, "shared": np.zeros(model.shared)}
+            world = world._replace(draw=constant(blank, 0.0, 0.0, self.noise(model)))
         return assemble(self.cell, world)
+
+    def noise(self, model: Model) -> Noise | None:
+        """What all nodes know of the noise in a release; None where models do not use it."""
+        charter, privacy = self.charter, self.cell["privacy"]
+        if charter.budget is None or not privacy["aware"]:
+            return None
+        epsilon, delta = spends(self.cell, charter.limits, charter.budget)
+        numbers = [f for f in charter.features if f.kind == "numeric"]
+        low, high = (
+            np.array([(f.bounds()[i] - f.center) / f.scale for f in numbers]) for i in (0, 1)
+        )
+        design = Design(model, low, high)
+        rows = int(privacy["person_rows"])
+        made = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
+        return Noise(design, made.variance)
 
     def blank(self, agreed: Mapping[str, Any] | None) -> Assembled:
         """The same for one row of zeros: what is learnt has the shapes of any node's."""
@@ -125,12 +146,13 @@ def _count(
     return count
 
 
-def constant(noisy: np.ndarray, size: float, epsilon: float) -> Any:
+def constant(noisy: Tree, size: float, epsilon: float, noise: Noise | None = None) -> Any:
     """A release that was drawn before."""
 
     def draw(key: Array, shard: Shard) -> tuple[Array, dict[str, Array]]:
         kind = shard.x.dtype
         about = {"size": size, "noise": 0.0, "epsilon": epsilon}
-        return jnp.asarray(noisy, kind), {k: jnp.asarray(v, kind) for k, v in about.items()}
+        values = jax.tree.map(lambda a: jnp.asarray(a, kind), noisy)
+        return values, {k: jnp.asarray(v, kind) for k, v in about.items()}
 
-    return draw
+    return Noised(draw, noise)

@@ -20,6 +20,8 @@ from peerwise.peer.identity import Identity
 from peerwise.peer.large import Filed
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
 from peerwise.peer.signing import ALL, Signer, checked, viewed
+from peerwise.peer.site import Head as LedgerHead
+from peerwise.peer.site import SiteBook, Watch
 from peerwise.peer.wire import Format, Head
 
 
@@ -49,6 +51,9 @@ class Letters:
         self._charter, self._name, self._mark = charter, identity.node, charter.hash
         self._signer, self._authority = Signer(identity, self._mark), identity.authority
         self._formats: dict[int, Format] = {}
+        self.book: SiteBook | None = None  # this site's ledger, and what was told of it last
+        self._told: LedgerHead | None = None
+        self.watch = Watch(charter.budget is not None)
         # of the letter that came last, what was worked out until it was opened, and its hash then
         self._latest: tuple[bytes, Head | None, Any] = b"", None, None
         self._hashed: tuple[bytes, Any] = b"", None
@@ -72,6 +77,7 @@ class Letters:
     def made(self, node: Node, memory: Memory, form: Format, place: Place) -> dict[str, bytes]:
         """The letters of a round by neighbour; those that are equal are the same bytes."""
         envelope = Envelope(self._name, *place)
+        more = self._of_ledger()
         same: dict[int, bytes] = {}
         bodies = {}
         for j, letter in node.letters(memory, place.round).items():
@@ -79,9 +85,17 @@ class Letters:
             name = self._charter.names[j]
             if key not in same:
                 to = ALL if letter.part is None else name
-                same[key] = self._signer.sealed(form.encode(letter, envelope), envelope, to)
+                same[key] = self._signer.sealed(form.encode(letter, envelope, more), envelope, to)
             bodies[name] = same[key]
         return bodies
+
+    def _of_ledger(self) -> dict[str, str]:
+        """What goes with a letter of how the site's privacy ledger stands."""
+        if self.book is None:
+            return {}
+        head, before = self.book.head(), self._told
+        self._told = head
+        return {"ledger": str(head)} | ({} if before is None else {"ledger_before": str(before)})
 
     def written(self, body: bytes) -> Envelope:
         """What is written on a letter of any phase; BadLetter where it is none, or not signed."""
@@ -107,6 +121,9 @@ class Letters:
         if checked:
             form.envelope(content, head)
             form.check_agreed(content, head)
+        if checked:
+            envelope = form.written(content, head)
+            self.watch.take(envelope.sender, Place(*envelope[1:]), head.written)
         letter: Letter = form.decode(content, checked, head)
         if seal.personal and letter.part is None:
             # what all should hear alike would escape the comparison of what all heard

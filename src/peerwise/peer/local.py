@@ -21,7 +21,8 @@ from peerwise.channel import Channel
 from peerwise.data.formats import write_frame
 from peerwise.errors import BadData, BadFile, PeerwiseError
 from peerwise.peer import views
-from peerwise.peer.charter import Charter, draft
+from peerwise.peer.charter import Charter
+from peerwise.peer.drafting import draft
 from peerwise.peer.identity import make_authority, make_certificate
 from peerwise.peer.passphrase import NODE
 from peerwise.peer.plan import Plan
@@ -109,7 +110,7 @@ def set_up(
     charter = draft(
         whole, among, description, name=f"{table.name} here", typing=kinds,
         addresses={n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True)},
-        limits={"rows": wanted}, **terms,
+        limits={"rows": wanted}, public=True, **terms,
     )  # fmt: skip
     # all that can be wrong is found out before anything is written
     try:

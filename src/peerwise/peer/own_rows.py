@@ -4,9 +4,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from peerwise import data
+from peerwise.data.columns import where
 from peerwise.data.discreet import discreet
+from peerwise.data.each_row import read_each
 from peerwise.data.encode import not_one_of
 from peerwise.data.scaling import rescaled
 from peerwise.errors import BadData
@@ -49,6 +52,59 @@ def own_rows(
     center = np.array([f.center for f in schema.features])
     scale = np.array([f.scale for f in schema.features])
     return rescaled(raw.x, center, scale).astype(dtype), raw.y
+
+
+@discreet()
+def rows_within(
+    table: data.Table,
+    schema: data.Schema,
+    features: Sequence[FeatureTerms],
+    dtype: type[np.floating],
+    words: Collection[str] = (),
+    person: tuple[str, int] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same under a budget, where no row may decide whether the node takes part.
+
+    Numbers are moved into the charter's bounds, what is no finite number or no known category is
+    missing (where nothing may be, a number is the middle of its bounds and a category is none), and
+    rows without a known label count nowhere. A node without any rows has one that counts nowhere.
+    `person`: the column that says whose a row is, and how many of a person's rows count, the first.
+    """
+    if person is not None:
+        table = first_rows(table, *person)
+    read = read_each(table, schema, words)
+    x, y = read.x[read.y >= 0], read.y[read.y >= 0]
+    if not len(y):
+        x, y = np.full((1, len(features)), np.nan), np.full(1, -1, np.int32)
+    for j, feature in enumerate(features):
+        if feature.kind == "categorical":
+            filled = -1.0
+        else:
+            low, high = feature.bounds()
+            x[:, j] = np.clip(x[:, j], low, high)
+            filled = low + (high - low) / 2
+        if not schema.missing:
+            x[np.isnan(x[:, j]), j] = filled
+    center = np.array([f.center for f in schema.features])
+    scale = np.array([f.scale for f in schema.features])
+    return rescaled(x, center, scale).astype(dtype), y
+
+
+def first_rows(table: data.Table, person: str, rows: int) -> data.Table:
+    """The first rows of every person, as many as count."""
+    frame = table.frame
+    if not isinstance(frame, pd.DataFrame) or person not in frame:
+        raise BadData(
+            f"'{table.name}' has no column '{person}', which says whose a row is ([privacy] person)"
+        )
+    if frame[person].isna().any():
+        raise BadData(
+            f"column '{person}' says whose a row is and has missing values "
+            f"{where(frame[person].isna().to_numpy())}: nobody could say what one person "
+            "contributes; fill them in or remove the rows"
+        )
+    kept = (frame.groupby(person, sort=False).cumcount() < rows).to_numpy()
+    return table._replace(frame=frame[kept].reset_index(drop=True), labels=table.labels[kept])
 
 
 def _within(x: np.ndarray, feature: FeatureTerms) -> None:

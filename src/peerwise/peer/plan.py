@@ -1,5 +1,6 @@
 """What a peer runs under a charter: the phases, and in each of them one node of the network."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +14,15 @@ from peerwise.channel import Channel
 from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
-from peerwise.methods.private_crc import clipped_update, noise_multiplier
+from peerwise.methods.private_crc import noise_multiplier
 from peerwise.methods.total import total
 from peerwise.models.family import Model, moved
 from peerwise.node import Adapt, Memory, Node
 from peerwise.peer.charter import Charter
+from peerwise.peer.described import spends, unit_of
 from peerwise.peer.learning import Learning, constant
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
+from peerwise.privacy.sums import exact_update
 
 # of the sums that a first phase finds: counts and squares
 SUMMED = tuple(
@@ -87,6 +90,13 @@ class Plan:
                 released = self._released(ledger)
             elif ledger.accountant == "basic":
                 self._charge(ledger, self.charter.rounds)
+            elif ledger.above is not None:  # the site pays for all rounds before the first
+                epsilon, delta, _ = self._privacy
+                about = {"rounds": self.charter.rounds, "unit": unit_of(self.cell)}
+                ledger.above.charge(
+                    "gaussian", about, epsilon, delta, data="updates of all rounds",
+                    multiplier=self._multiplier() / math.sqrt(self.charter.rounds),
+                )  # fmt: skip
         node = self.node(phase, agreed, released)
         return node, node.begin()
 
@@ -121,51 +131,67 @@ class Plan:
             precision=charter.precision, adapt=adapt,
         )  # fmt: skip
 
+    @property
+    def _privacy(self) -> tuple[float, float, int]:
+        """Epsilon, delta and the rows of one person that count."""
+        assert self.charter.budget is not None
+        epsilon, delta = spends(self.cell, self.charter.limits, self.charter.budget)
+        return epsilon, delta, int(self.cell["privacy"]["person_rows"])
+
     def _released(self, ledger: Ledger) -> Any:
         """This node's statistics with noise that no seed repeats, drawn once and paid for."""
-        schema, epsilon = self.charter.schema(), float(self.cell["privacy"]["epsilon"])
-        bounds: dict[str, Any] = {}
-        for terms, feature in zip(self.charter.features, schema.features, strict=True):
-            if feature.kind == "categorical":
-                bounds[feature.name] = feature.categories
-            elif terms.low is not None and terms.high is not None:
-                bounds[feature.name] = (terms.low, terms.high)
-            else:
-                raise BadSetting(
-                    f"a private release needs public bounds: give low and high of "
-                    f"'{feature.name}' in the charter"
-                )
-        exact, _ = self.charter.rows(self._table, exact=True)  # a bound is no bound if rounded
+        schema, privacy = self.charter.schema(), self.cell["privacy"]
+        epsilon, delta, person_rows = self._privacy
+        terms = zip(self.charter.features, schema.features, strict=True)
+        bounds = {f.name: t.bounds() if f.kind == "numeric" else f.categories for t, f in terms}
+        exact, y = self.charter.rows(self._table, exact=True)  # a bound is no bound if rounded
         release = private_statistics(
-            exact, self.y, schema, epsilon=epsilon, bounds=bounds, ledger=ledger,
-            noise=self._noise, data="statistics of all rows", inside=True,
+            exact, y, schema, epsilon=epsilon, delta=delta, bounds=bounds, ledger=ledger,
+            mechanism=privacy["mechanism"], split=privacy["split"], person_rows=person_rows,
+            model=self.cell["model"]["name"], noise=self._noise, data="statistics of all rows",
+            inside=True,
         )  # fmt: skip
-        return constant(np.asarray(release.statistics.values), float(len(self.y)), epsilon)
+        noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))
+        return constant(release.statistics.values, float(len(self.y)), epsilon, noise)
 
     def _multiplier(self) -> float:
-        """The noise of a round over what one row can change."""
-        privacy = self.cell["privacy"]
-        return noise_multiplier(privacy["epsilon"], privacy["delta"], self.charter.rounds)
+        """The noise of a round over what one row, or one person, can change."""
+        epsilon, delta, _ = self._privacy
+        return noise_multiplier(epsilon, delta, self.charter.rounds)
 
     def _charge(self, ledger: Ledger, rounds: int) -> None:
         get_epsilon_gaussian = extra("dp_accounting").get_epsilon_gaussian
-        epsilon, delta = self.cell["privacy"]["epsilon"], self.cell["privacy"]["delta"]
+        epsilon, delta, _ = self._privacy
         about = {"rounds": rounds, "clip": self.cell["method"]["clip"]}
+        about["unit"] = unit_of(self.cell)
         what, each = "updates of all rounds", None
-        if rounds != self.charter.rounds:
+        one = ledger.accountant != "basic"
+        if one:
             what, each = "update of a round", self._multiplier()
             epsilon = float(get_epsilon_gaussian(each, delta))
-        ledger.charge("gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True)
+        ledger.charge(
+            "gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True, covered=one
+        )
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""
         clip = float(self.cell["method"]["clip"])
-        std, update = self._multiplier() * clip, jax.jit(clipped_update(model, clip))
+        std = self._multiplier() * clip * self._privacy[2]
+        theta = jax.jit(model.theta)
+
+        def features(x: np.ndarray) -> np.ndarray:
+            with jax.enable_x64(True):
+                return np.asarray(model.features(jnp.asarray(x, jnp.float64)))
 
         def adapt(state: State, shard: Shard, t: int) -> State:
-            change, guards = update(state.value, shard)
-            noisy = self._noise("gaussian", np.asarray(change, np.float64), std)
-            memory = {**state.memory, "guards": state.memory["guards"] + guards}
-            return State(moved(state.value, jnp.asarray(noisy, change.dtype)), memory)
+            fitted = theta(state.value)
+            own = np.where(np.asarray(shard.weight) > 0, np.asarray(shard.y), -1)
+            # in double precision on a grid: in any other one row can do more than `clip`
+            change = exact_update(
+                features, np.asarray(shard.x), own, np.asarray(fitted.weight, float), clip
+            )
+            noisy = self._noise("gaussian", change, std)
+            memory = {**state.memory, "guards": state.memory["guards"] + fitted.guards}
+            return State(moved(state.value, jnp.asarray(noisy, fitted.weight.dtype)), memory)
 
         return adapt

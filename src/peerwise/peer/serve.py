@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import hashlib
+import json
 import os
 import resource
 import signal
@@ -19,7 +20,6 @@ from peerwise.channel import Channel
 from peerwise.data.discreet import discreet
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
-from peerwise.peer.anchor import ENDING
 from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import PATIENCE, Daemon, Options
 from peerwise.peer.handshakes import heard
@@ -29,8 +29,11 @@ from peerwise.peer.journal import log, log_to
 from peerwise.peer.memory import give_back_memory
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
+from peerwise.peer.site import open_site_ledger
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
+from peerwise.privacy import Ledger
+from peerwise.privacy.rows import Part, known_parts, parts_of, row_hashes
 
 TRIES = 10  # to get hold of a state
 FILES = 16384  # that may be open, if the system allows it
@@ -56,6 +59,8 @@ class Site:
         quiet: bool = False,
         allowed: Collection[str] = (),
         passphrase: bytes | None = None,
+        ledger: Path | None = None,
+        appended: bool = False,
     ):
         self.charter = Charter.load(charter, allowed)
         self.charter.index(node)
@@ -65,8 +70,50 @@ class Site:
         self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
         if not 0 <= held_out < 1:
             raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
-        self.table, self.kept = _held_out(load_rows(rows, self.charter.target), held_out)
+        table = load_rows(rows, self.charter.target)
+        self.ledger: Ledger | None = None
+        self.parts: tuple[Part, ...] = ()
+        if self.charter.budget is not None:
+            self.ledger = open_site_ledger(ledger, self.charter.cell["privacy"]["epsilon"])
+            table = self._parted(table, appended)
+        elif ledger is not None or appended:
+            raise BadSetting("--ledger and --appended are for charters with a [budget]; leave them")
+        self.table, self.kept = _held_out(table, held_out)
         self.mark = f"{hashlib.sha256(rows.read_bytes()).hexdigest()}:{held_out:g}"
+
+    def _parted(self, table: data.Table, appended: bool) -> data.Table:
+        """The rows to learn from, once it is known which of them were released before."""
+        if self.charter.cell["privacy"]["person"] is not None:
+            if appended:
+                raise BadSetting(
+                    "--appended rows are other rows, and not other persons: with [privacy] person "
+                    "a person may be in both; leave it out, and every release counts for all"
+                )
+            return table
+        assert self.ledger is not None
+        frame: Any = table.frame
+        if not hasattr(frame, "iloc"):
+            return table
+        hashes = row_hashes(frame.assign(**{table.target: table.labels}))
+        given = [json.loads(row[1]) for row in self.ledger.paid()]
+        known = known_parts(given, hashes)
+        parts = parts_of(known, hashes)
+        if not appended:
+            # a file that is not a continuation of what was released counts for every row
+            strange = not known and any("rows" in one for one in given)
+            self.parts = () if strange else tuple(parts)
+            return table
+        if not known or len(parts) == len(known):
+            raise BadSetting(
+                "--appended learns from rows that were added at the end of a file since it was "
+                "last released about: " + ("there are none" if known else "this file, or what it "
+                "begins with, was not released about before, or has been changed")
+            )  # fmt: skip
+        self.parts = (parts[-1],)
+        first = parts[-1].first
+        return table._replace(
+            frame=frame.iloc[first:].reset_index(drop=True), labels=table.labels[first:]
+        )
 
     def plan(self) -> Plan:
         """What the peer runs."""
@@ -181,7 +228,8 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         data=site.mark,
         budget=None if budget is None else budget.model_dump(),
         schema=site.charter.schema().to_json(),
-        anchor=site.keys / f"{site.node}{ENDING}",
+        site=site.ledger,
+        parts=site.parts,
     )
     with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
         store.set(held_out=str(0 if held_out is None else len(held_out[1])))
@@ -220,3 +268,5 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
             return asyncio.run(run())
     finally:
         store.close()
+        if site.ledger is not None:
+            site.ledger.close()

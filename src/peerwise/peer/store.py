@@ -16,13 +16,14 @@ from threading import RLock
 from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.peer.anchor import Anchor
 from peerwise.peer.large import HASH, Filed, Large, letter_hash, reference_of
 from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
 from peerwise.peer.signing import Seal, viewed
+from peerwise.peer.site import Head, SiteBook
 from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mark_of, sha256
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
+from peerwise.privacy.rows import Part
 
 FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
@@ -75,8 +76,8 @@ class Store:
         self._db, self.path, self.ledger, self._lock = db, path, ledger, RLock()
         db.create_function("mark", -1, mark_of, deterministic=True)
         db.create_function("sha256", 1, sha256, deterministic=True)
-        self.anchor: Anchor | None = None
-        self.lost = 0  # charges that only the anchor knew of
+        self.site: SiteBook | None = None
+        self.lost = 0  # charges that only the site's ledger knew of
         self._large = Large(path.parent)
         self._owner = False  # of the files of large letters: who only looks removes none
         self._certified: dict[str, bytes] = {}  # certificates that are in the file
@@ -93,13 +94,14 @@ class Store:
         data: str,
         budget: Mapping[str, Any] | None = None,
         schema: str | None = None,
-        anchor: Path | None = None,
+        site: Ledger | None = None,
+        parts: Sequence[Part] = (),
     ) -> Self:
         """The file in `folder`, made where there is none; refused where it is somebody else's.
 
         `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
-        accountant) makes the file a privacy ledger too, and `anchor` is a file elsewhere that keeps
-        what it holds when the state is taken back to an older one.
+        accountant) makes the file a privacy ledger too, and `site` is the ledger of the whole site,
+        which is charged before it, for `parts` of the rows.
         """
         path = Path(folder) / FILE
         fresh = not path.exists()
@@ -138,9 +140,11 @@ class Store:
             made.inbox()  # whether files of large letters are whole
             made._owner = True
             made._mine({"node": node, "charter": charter, "data": data})
-            if ledger is not None and anchor is not None:
-                made.anchor = Anchor(anchor, data)
-                made.lost = made.anchor.mend(ledger)
+            if ledger is not None and site is not None:
+                made.site = SiteBook(site, f"{charter}:{data}", node, parts)
+                made.site.check(made.about().get("ledger"))
+                made.lost = made.site.mend(ledger)
+                ledger.above = made.site
         except ledger_file.BROKEN as error:
             db.close()
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
@@ -196,11 +200,11 @@ class Store:
         try:
             with self._lock, ledger_file.alone(self._db, self.path, "state"):
                 yield
-                if self.anchor is not None and self.ledger is not None:
-                    self.anchor.note(self.ledger)
         except BaseException:
             self._certified.clear()
             raise
+        if self.site is not None:  # from here on it may leave
+            self.site.settle()
         self._sweep()
 
     def _sweep(self) -> None:
@@ -547,6 +551,17 @@ class Store:
                 "AND acknowledged IS NULL AND (phase < ? OR (phase = ? AND round <= ?))",
                 (when, when, *names, place.phase, place.phase, place.round),
             )
+
+    def note_ledgers(self, news: Mapping[str, tuple[Place, Head]]) -> None:
+        """Keep what neighbours told of their privacy ledgers."""
+        with self.transaction():
+            for sender, (place, head) in news.items():
+                self._keep("INSERT OR REPLACE", "ledgers", sender, *place, *head)
+
+    def ledgers(self) -> dict[str, tuple[Place, Head]]:
+        """By neighbour: what it told of its ledger, and in which letter."""
+        rows = self._read("SELECT sender, phase, round, length, hash FROM ledgers")
+        return {name: (Place(phase, t), Head(n, mark)) for name, phase, t, n, mark in rows}
 
     def set(self, **facts: str) -> None:
         """Write down something about this peer, in the transaction that is open."""

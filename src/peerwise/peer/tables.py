@@ -37,6 +37,10 @@ CREATE TABLE IF NOT EXISTS heads (
     sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
     mark TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS ledgers (
+    sender TEXT PRIMARY KEY, phase INTEGER NOT NULL, round INTEGER NOT NULL,
+    length INTEGER NOT NULL, hash TEXT NOT NULL, mark TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS told (
     sender TEXT NOT NULL, phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL,
     signature BLOB NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (sender, phase, round)
@@ -68,6 +72,7 @@ HASHED = {
     "inbox": "sender, phase, round, body, time",
     "quarantine": "sender, phase, round, reason, body, time",
     "heads": "sender, phase, round, hash",
+    "ledgers": "sender, phase, round, length, hash",
     "told": "sender, phase, round, hash, signature",
     "certificates": "name, certificate",
     "proofs": "sender, phase, round, ours, theirs, signature, other, witness",

@@ -62,6 +62,15 @@ class FeatureTerms(Terms):
             )
         return self
 
+    def bounds(self) -> tuple[float, float]:
+        """The public bounds that a private release needs; refused where one is missing."""
+        if self.low is None or self.high is None:
+            raise BadSetting(
+                f"a private release needs public bounds: give low and high of '{self.name}' in the "
+                "charter"
+            )
+        return self.low, self.high
+
 
 class PaceTerms(Terms):
     """How long a node waits for its neighbours in a round."""
@@ -90,7 +99,7 @@ class BudgetTerms(Terms):
 
     epsilon: Number = Field(gt=0, le=1e6)
     delta: Number = Field(0.0, ge=0, lt=1)
-    accountant: Literal["basic", "rdp"] = "basic"
+    accountant: Literal["basic", "rdp", "pld"] = "basic"
 
 
 class LimitTerms(Terms):

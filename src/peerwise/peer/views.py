@@ -14,7 +14,9 @@ from peerwise.core import State
 from peerwise.errors import BadFile, BadSetting, UnknownName
 from peerwise.node import Memory
 from peerwise.peer.charter import Charter
+from peerwise.peer.described import unit_of
 from peerwise.peer.health import silent_for
+from peerwise.peer.leaving import what_leaves
 from peerwise.peer.model_file import Learnt, blank_value
 from peerwise.peer.protocol.messages import Place
 from peerwise.peer.signing import content
@@ -42,6 +44,7 @@ class Status(NamedTuple):
     running: bool  # whether a process works with the state now
     silent: float = 0.0  # seconds for which that process has given no sign of life
     waiting: tuple[str, ...] = ()  # neighbours that have no letter here for the next round
+    unit: str | None = None  # what the budget hides: a row or a person
 
     @property
     def done(self) -> bool:
@@ -74,7 +77,7 @@ def status(folder: str | Path) -> Status | None:
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
-        when, *running(folder), waiting,
+        when, *running(folder), waiting, _unit(Charter.parse(about["text"])),
     )  # fmt: skip
 
 
@@ -168,7 +171,14 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "spent": spent,
         "left": left,
         "budget": charter.budget,
+        "unit": _unit(charter),
+        "leaves": what_leaves(charter),
     }
+
+
+def _unit(charter: Charter) -> str | None:
+    """What a budget hides; None without one, or where code of its author decides."""
+    return None if charter.budget is None or charter.own_code else unit_of(charter.cell)
 
 
 def quarantine(folder: str | Path) -> list[Aside]:

@@ -6,7 +6,7 @@ number is one: safetensors itself takes NaN, a shape of [0, 2^60] and 100,000 em
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -71,12 +71,14 @@ class Format:
         self._header_most = HEADER + PER_TENSOR * max(len(self._want), FEWEST)
         self.largest = 8 + self._header_most + self.bytes + SEAL  # no letter has more bytes
 
-    def encode(self, letter: Tree, envelope: Envelope) -> bytes:
-        """The letter as bytes, always the same for the same letter."""
+    def encode(
+        self, letter: Tree, envelope: Envelope, more: Mapping[str, str] | None = None
+    ) -> bytes:
+        """The letter as bytes, the same for the same letter; `more` is written on it."""
         written = {
             "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
             "phase": str(envelope.phase), "round": str(envelope.round),
-            **({} if self._agreed is None else {"agreed": self._agreed}),
+            **({} if self._agreed is None else {"agreed": self._agreed}), **(more or {}),
         }  # fmt: skip
         arrays = named_leaves(letter)
         for name, array in arrays.items():

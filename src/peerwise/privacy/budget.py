@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,22 @@ from peerwise.errors import BadSetting, UnknownName
 from peerwise.models.block import check_arguments
 
 RULES = ("even", "optimal")  # how a budget is shared among the queries
+
+
+class Asked(Protocol):
+    """Questions about rows: which question each column of what is released belongs to."""
+
+    @property
+    def column(self) -> np.ndarray:
+        """The question of each column [q]."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many columns there are."""
+        ...
+
+    def __len__(self) -> int: ...
 
 
 class Budget(NamedTuple):
@@ -121,7 +137,7 @@ def check_delta(delta: float, mechanism: str) -> float:
 
 def split(
     epsilon: float,
-    queries: Queries,
+    queries: Asked,
     sensitivity: Array,
     rule: str = "even",
     *,
@@ -140,7 +156,7 @@ def split(
 
 
 def split_gaussian(
-    multiplier: float, queries: Queries, sensitivity: Array, rule: str = "even"
+    multiplier: float, queries: Asked, sensitivity: Array, rule: str = "even"
 ) -> Array:
     """The noise multiplier of each query, so that all of them together have `multiplier`.
 
@@ -150,7 +166,7 @@ def split_gaussian(
     return multiplier / _shares(queries, sensitivity, rule, 1 / 2) ** 0.5
 
 
-def scales(sensitivity: Array, share: Array, queries: Queries) -> Array:
+def scales(sensitivity: Array, share: Array, queries: Asked) -> Array:
     """The scale of Laplace noise in each column, sensitivity / epsilon of its query.
 
     A column that no row can change needs no noise: its scale is 0.
@@ -163,7 +179,7 @@ def scales(sensitivity: Array, share: Array, queries: Queries) -> Array:
     return xp.where(moves, sensitivity / xp.where(moves, own, 1), 0)
 
 
-def _shares(queries: Queries, sensitivity: Array, rule: str, power: float) -> Array:
+def _shares(queries: Asked, sensitivity: Array, rule: str, power: float) -> Array:
     """The share of each query: even, or its squared sensitivities summed, to a power."""
     if rule not in RULES:
         raise UnknownName("way to split a budget", rule, RULES)

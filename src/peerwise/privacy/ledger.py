@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +15,9 @@ import pandas as pd
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.privacy import ledger_file
 from peerwise.privacy.budget import check_epsilon
-from peerwise.privacy.composition import SLACK, Charge, Spent, basic, check_charge, renyi
+from peerwise.privacy.composition import SLACK, Charge, Spent, check_charge, composed
 
-ACCOUNTANTS = ("basic", "rdp")  # how releases add up
+ACCOUNTANTS = ("basic", "rdp", "pld")  # how releases add up
 
 
 class Overspent(PeerwiseError):
@@ -38,6 +38,7 @@ class Ledger:
         self.budget = Spent(float(about["epsilon"]), float(about["delta"]))
         self.accountant = about["accountant"]
         self.schema = about["schema"] or None  # sha256 of the schema's text
+        self.above: Any = None  # the ledger of the site, which is charged first
 
     @classmethod
     def open(
@@ -55,7 +56,7 @@ class Ledger:
         With None as the node, any node's ledger is opened, to look at. The budget of a file never
         changes: leave it out to open one, or give the same. `schema` is the text of the
         released rows' schema; a ledger made without one serves any.
-        accountant: "basic" adds epsilons up, "rdp" is tighter for many Gaussian releases.
+        accountant: "basic" adds epsilons up; "rdp" and, tighter still, "pld" know the noise.
         """
         path = Path(path)
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
@@ -104,13 +105,16 @@ class Ledger:
         part: str | None = None,
         multiplier: float | None = None,
         inside: bool = False,
+        covered: bool = False,
     ) -> int:
         """Pay for a release and return its receipt; Overspent, and nothing paid, if it is too much.
 
         `data` says what the release is about. Charges of one `group` with different `part`s, which
         must be about disjoint rows, cost as much as the largest part. `multiplier` is the noise
         multiplier of Gaussian noise. When this returns, the charge is on the disk; with `inside`,
-        in a transaction that the caller has begun, it is when that ends.
+        in a transaction that the caller has begun, it is when that ends. A ledger of a site above
+        this one is charged first, unless it was already, for all that this is a part of
+        (`covered`).
         """
         noise = None if multiplier is None else float(multiplier)
         charge = Charge(float(epsilon), float(delta), noise, group, part)
@@ -123,10 +127,47 @@ class Ledger:
         with self._lock, change:
             charges = self._charges()
             self._afford(charges, charge)
+            if self.above is not None and not covered:
+                self.above.charge(mechanism, parameters, epsilon, delta, data=data,
+                                  multiplier=noise)  # fmt: skip
             cost = (charge.epsilon, charge.delta, noise)
             row = (len(charges) + 1, _now(), mechanism, text, *cost, data, group, part)
             ledger_file.append(self._db, row)
         return row[0]
+
+    def charge_parts(
+        self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
+        parts: Sequence[tuple[str | None, str | None]], data: str, multiplier: float | None = None,
+    ) -> list[int]:  # fmt: skip
+        """Pay for one release about several parts of the rows, all of them or nothing."""
+        with self._lock, ledger_file.alone(self._db, self.path):
+            return [
+                self.charge(
+                    mechanism, parameters, epsilon, delta, data=data, group=group, part=part,
+                    multiplier=multiplier, inside=True,
+                )
+                for group, part in parts
+            ]  # fmt: skip
+
+    def head(self) -> tuple[int, str]:
+        """How many charges there are, and the hash of the last: what others can hold it to."""
+        length = self.receipts()
+        return length, str(self.hash_at(length))
+
+    def hash_at(self, length: int) -> str | None:
+        """The hash of the ledger when it had so many charges; None if it has fewer."""
+        with self._lock:
+            query = "SELECT hash FROM releases WHERE id = ?", (length,)
+            if length == 0:
+                query = "SELECT value FROM about WHERE key = ?", ("mark",)  # type: ignore[assignment]
+            row = self._db.execute(*query).fetchone()
+        return None if row is None else str(row[0])
+
+    def sends(self, receipt: int) -> int:
+        """How often a release was handed to somebody."""
+        with self._lock:
+            query = "SELECT count(*) FROM sends WHERE release = ?"
+            return int(self._db.execute(query, (receipt,)).fetchone()[0])
 
     def sent(self, receipt: int, to: str) -> None:
         """Note that a release was handed to somebody; it costs nothing more."""
@@ -146,9 +187,9 @@ class Ledger:
         return self.spent()
 
     def left(self) -> Spent:
-        """What is left of the budget; "rdp" states epsilon at the whole delta, which stays."""
+        """What is left of the budget; others than "basic" state epsilon at the whole delta."""
         spent = self.total()
-        delta = self.budget.delta - (0.0 if self.accountant == "rdp" else spent.delta)
+        delta = self.budget.delta - (spent.delta if self.accountant == "basic" else 0.0)
         return Spent(max(self.budget.epsilon - spent.epsilon, 0.0), max(delta, 0.0))
 
     def table(self) -> pd.DataFrame:
@@ -197,11 +238,9 @@ class Ledger:
     def _composed(self, charges: list[Charge], how: str) -> Spent:
         if how not in ACCOUNTANTS:
             raise UnknownName("accountant", how, ACCOUNTANTS)
-        if how == "basic":
-            return basic(charges)
-        if not self.budget.delta > 0:
-            raise BadSetting("the accountant rdp needs a budget with delta above 0")
-        return renyi(charges, self.budget.delta)
+        if how != "basic" and not self.budget.delta > 0:
+            raise BadSetting(f"the accountant {how} needs a budget with delta above 0")
+        return composed(charges, self.budget.delta, how)
 
     def _afford(self, charges: list[Charge], charge: Charge) -> None:
         total = self._composed([*charges, charge], self.accountant)
@@ -235,8 +274,8 @@ def _budget(given: Mapping[str, Any]) -> dict[str, str]:
         raise UnknownName("accountant", accountant, ACCOUNTANTS)
     if not 0 <= delta < 1:
         raise BadSetting(f"delta must be 0 or more and below 1, got {delta}")
-    if accountant == "rdp" and not delta > 0:
-        raise BadSetting("the accountant rdp needs a delta above 0 (say 1e-6)")
+    if accountant != "basic" and not delta > 0:
+        raise BadSetting(f"the accountant {accountant} needs a delta above 0 (say 1e-6)")
     return {"epsilon": repr(epsilon), "delta": repr(delta), "accountant": accountant}
 
 

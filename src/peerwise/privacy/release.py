@@ -9,22 +9,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from peerwise.data.encode import encode_rows
+from peerwise.data.each_row import read_each
+from peerwise.data.loaders import Table
+from peerwise.data.scaling import rescaled
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
-from peerwise.models.registry import model_for
-from peerwise.privacy import budget
+from peerwise.models.registry import first_phase, model_for, resolved
+from peerwise.privacy.design import Design, Noising, noising
 from peerwise.privacy.ledger import Ledger
-from peerwise.privacy.mechanism import MECHANISMS, Noise, gaussian_sigma, vetted
-from peerwise.privacy.sensitivity import bounded, clip
+from peerwise.privacy.mechanism import Noise, vetted
+from peerwise.privacy.sensitivity import clip
 from peerwise.privacy.sums import exact_sums
 
 Column = tuple[float, float] | Sequence[str]  # the bounds of a number, or categories
-PRIVATE = ("naive_bayes",)  # models whose sensitivity is known
 
 
 class Release(NamedTuple):
@@ -33,7 +35,12 @@ class Release(NamedTuple):
     statistics: Statistics
     receipt: int | None  # of the ledger
     clipped: int  # how many numbers were outside the bounds: exact, not to be sent
-    scale: np.ndarray  # [q] of the noise: public
+    noising: Noising  # public: the kind of noise and its scale in every coordinate
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Of the noise in each coordinate."""
+        return self.noising.scale
 
 
 def public_schema(
@@ -78,6 +85,7 @@ def private_statistics(
     model: str = "naive_bayes",
     data: str = "rows",
     inside: bool = False,
+    person_rows: int = 1,
 ) -> Release:
     """The statistics of rows with noise that makes them (epsilon, delta)-private.
 
@@ -87,55 +95,68 @@ def private_statistics(
     What is hidden is whether one row is there. Noise is added to every class, whether the node
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
     `ledger` is charged before noise is drawn; `data` names the rows in it, and `inside` says that
-    the caller has begun the transaction.
+    the caller has begun the transaction. With `person_rows`, of a person at most so many rows are
+    among `x`, and what is hidden is whether the person is there.
     """
-    if model not in PRIVATE:
-        raise UnknownName("model with private statistics", model, PRIVATE)
-    if mechanism not in MECHANISMS:
-        raise UnknownName("kind of noise", mechanism, MECHANISMS)
-    epsilon, delta = budget.check_epsilon(epsilon), budget.check_delta(delta, mechanism)
-    queries = budget.Queries(schema.cardinalities, len(schema.classes), schema.missing)
-    low, high = _encoded(schema, bounds)
-    sensitivity = bounded(queries, low, high)
-    if mechanism == "laplace":
-        multiplier, share = None, budget.split(epsilon, queries, sensitivity, split)
-        scale = budget.scales(sensitivity, share, queries)
-    else:
-        multiplier = gaussian_sigma(1.0, epsilon, delta)
-        share = budget.split_gaussian(multiplier, queries, sensitivity, split)
-        scale = sensitivity * share[queries.column]
-    x, y = _rows(x, y, schema)
-    _plausible(x, schema, low, high)
-    x, clipped = clip(x, schema.cardinalities, low, high)
-    built = model_for(schema, model)
-    with jax.enable_x64(True):
-        sums = exact_sums(
-            lambda z: np.asarray(built.features(jax.numpy.asarray(z))),
-            x,
-            y,
-            built.classes,
-            sensitivity,
+    if first_phase({"name": model, **resolved(model, {})}, schema) is not None:
+        raise BadSetting(
+            f"what {model} must agree on first is an exact sum over rows, which no budget allows"
         )
+    built = model_for(schema, model)
+    low, high = _encoded(schema, bounds)
+    design = Design(built, low, high)
+    noised = noising(design, epsilon, delta, mechanism, split, person_rows)
+    x, y = _rows(x, y, schema)
+    x, clipped = clip(x, schema.cardinalities, low, high)
+    lines, sums = exact_coordinates(design, _filled(x, schema, low, high), y)
     receipt = None
     if ledger is not None:
         ledger.check_schema(schema.to_json())
-        entry = {"model": model, "split": split, "queries": len(queries), "classes": len(sums)}
-        entry |= {"scale": [float(scale.min()), float(scale.max())]}
+        entry = {"model": model, "split": split, "queries": len(design), "classes": built.classes}
+        unit = "row" if person_rows == 1 else f"person of at most {person_rows} rows"
+        entry |= {"unit": unit, "scale": [float(noised.scale.min()), float(noised.scale.max())]}
         receipt = ledger.charge(
-            mechanism, entry, epsilon, delta, data=data, multiplier=multiplier, inside=inside
-        )
-    noisy = noise(mechanism, sums, np.tile(scale, (len(sums), 1)))
-    return Release(Statistics(schema, noisy, model), receipt, int(clipped), scale)
+            noised.kind, entry, epsilon, noised.delta, data=data,
+            multiplier=noised.multiplier, inside=inside,
+        )  # fmt: skip
+    q = design.lines
+    lines = noise(noised.kind, lines, np.tile(noised.scale[:q], (built.classes, 1)))
+    values = design.raw(lines, noise(noised.kind, sums, noised.scale[q:]) if built.shared else None)
+    return Release(Statistics(schema, values, model), receipt, int(clipped), noised)
+
+
+def exact_coordinates(
+    design: Design, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of a design's coordinates over rows, without rounding: by class, and of psi.
+
+    One row more or less moves each by its reach at most, in the numbers that are computed.
+    """
+    q, classes = design.lines, design.model.classes
+    features = jax.jit(design.features)
+
+    def coordinates(z: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(features(jnp.asarray(z, jnp.float64)))
+
+    lines = exact_sums(lambda z: coordinates(z)[:, :q], x, y, classes, design.reach[:q])
+    if not design.model.shared:
+        return lines, np.zeros(0)
+    known = np.where((y >= 0) & (y < classes), 0, -1)
+    return lines, exact_sums(lambda z: coordinates(z)[:, q:], x, known, 1, design.reach[q:])[0]
 
 
 def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and class codes, checked against the schema, in double precision."""
+    """Rows and class codes in double precision; what is no number is missing, no class is -1.
+
+    Only what is no matter of single rows is refused: a refusal would tell of the row.
+    """
     if isinstance(x, pd.DataFrame):
-        x, names = encode_rows(x, schema), [str(label) for label in np.asarray(y, object)]
-        for label in names:
-            if label not in schema.classes:
-                raise UnknownName("class", label, schema.classes)
-        y = np.array([schema.classes.index(label) for label in names], np.int32)
+        labels = np.asarray(y, object)
+        if labels.shape != (len(x),):
+            raise BadData(f"{len(x)} rows and labels of shape {labels.shape}")
+        read = read_each(Table("the rows", x, labels, schema.target), schema)
+        return rescaled(read.x, *_units(schema)), read.y
     try:
         x, y = np.asarray(x, float), np.asarray(y)
     except (TypeError, ValueError):
@@ -144,27 +165,25 @@ def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
         raise BadData(
             f"x must be [m, {len(schema.features)}] and y [m], got {x.shape} and {y.shape}"
         )
-    if not schema.missing and np.isnan(x).any():
-        name = schema.features[int(np.argmax(np.isnan(x).any(0)))].name
-        raise BadData(f"'{name}' has missing values and the schema allows none; fill them in")
-    if not np.isin(y, np.arange(-1, len(schema.classes))).all():
-        raise BadData(
-            f"labels must be codes 0 to {len(schema.classes) - 1}, or -1 for none (names go with a "
-            "frame)"
-        )
-    return x, y
+    if y.dtype.kind not in "iufb":
+        raise BadData("labels of encoded rows must be codes (names go with a frame)")
+    known = np.isin(y, np.arange(len(schema.classes)))
+    return np.where(np.isfinite(x), x, np.nan), np.where(known, y, -1).astype(np.int32)
 
 
-def _plausible(x: np.ndarray, schema: Schema, low: np.ndarray, high: np.ndarray) -> None:
-    """Refuse numbers that are mostly out of bounds, before anything is paid for."""
-    numeric = [i for i, f in enumerate(schema.features) if f.kind == "numeric"]
-    outside = (x[:, numeric] < low) | (x[:, numeric] > high)
-    for place, i in enumerate(numeric):
-        if len(x) >= 20 and outside[:, place].mean() > 0.5:  # with fewer it may be chance
-            raise BadData(
-                f"most values of '{schema.features[i].name}' are outside its bounds: an array must "
-                "hold encoded rows (give a frame for rows in the units of the data)"
-            )
+def _units(schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    units = [(f.center, f.scale) if f.kind == "numeric" else (0, 1) for f in schema.features]
+    center, scale = np.array(units, float).T
+    return center, scale
+
+
+def _filled(x: np.ndarray, schema: Schema, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Rows without gaps where the schema has none: the middle of a number's bounds, no category."""
+    if schema.missing:
+        return x
+    middle = np.full(len(schema.features), -1.0)
+    middle[np.equal(schema.cardinalities, 0)] = (low + high) / 2
+    return np.where(np.isnan(x), middle, x)
 
 
 def _encoded(schema: Schema, bounds: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ def bounded(queries: Queries, low: Bound, high: Bound) -> np.ndarray:
     1 for counts, max(|low|, |high|) for sums of x and its square for sums of x^2. Bounds are in
     the units of x: one number for all numeric features, or one for each in order.
     """
-    low, high = _bounds(len(queries.numeric), low, high)
+    low, high = checked_bounds(len(queries.numeric), low, high)
     largest = np.maximum(np.abs(low), np.abs(high))
     reach = np.ones(queries.size)
     reach[queries.first] = largest
@@ -44,7 +44,7 @@ def clip(
     if not xp.issubdtype(x.dtype, xp.floating):
         x = x.astype(float)  # whole numbers cannot be moved to bounds between them
     number = np.equal(cardinalities, 0)
-    least, most = _bounds(int(number.sum()), low, high)
+    least, most = checked_bounds(int(number.sum()), low, high)
     # a column of categories gets bounds that no code is outside of
     floor, ceiling = np.full(len(number), -np.inf), np.full(len(number), np.inf)
     floor[number], ceiling[number] = least, most
@@ -92,7 +92,8 @@ def warn_local() -> None:
     )
 
 
-def _bounds(numbers: int, low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
+def checked_bounds(numbers: int, low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Public bounds of so many numbers; refused where one is missing, infinite or reversed."""
     limits = []
     for name, given in (("low", low), ("high", high)):
         try:

@@ -38,3 +38,55 @@ def exact_sums(
         steps = np.clip(np.rint(np.ldexp(features(x[rows]), BITS - exponent)), -most, most)
         total += (y[rows] == np.arange(classes)[:, None]).astype(float) @ steps
     return np.ldexp(total, exponent - BITS)
+
+
+def exact_update(
+    features: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    clip: float,
+) -> np.ndarray:
+    """The sum over rows of (e_y - p(y | x)) (x) phi, each row clipped in the L2 norm; [c, q].
+
+    phi = features(x); p is the posterior of a log-linear model with `weight` [c, q]. What a row
+    adds is a function of the row alone to the last bit: nothing is reduced along rows in floating
+    point, and steps of a grid are whole numbers. So one row more or less moves the sum by `clip` at
+    most, whatever the others are. Rows with a label outside 0..c-1 count nowhere.
+    """
+    if len(x) > MOST:
+        raise BadData(f"at most {MOST} rows can be summed exactly, got {len(x)}")
+    classes, size = weight.shape
+    _, exponent = np.frexp(clip)
+    # rounding to the grid lengthens a row by half a step in every number, at most
+    step = 2.0 ** (int(exponent) - BITS)
+    within = clip * (1 - 1e-9) - np.sqrt(classes * size) / 2 * step
+    weight = np.asarray(weight, float)
+    total = np.zeros((classes, size))
+    for start in range(0, len(x), BLOCK):
+        part = slice(start, start + BLOCK)
+        own = np.asarray(features(x[part]), float)
+        known = (y[part] >= 0) & (y[part] < classes)
+        wrong = _wrong(weight, own, y[part])
+        norm = np.sqrt(_sum(wrong * wrong) * _sum((own * own).T))
+        kept = np.where(known, np.minimum(1, within / np.maximum(norm, 1e-300)), 0) / step
+        for c in range(classes):
+            steps = np.rint((wrong[c] * kept)[:, None] * own)
+            total[c] += np.nan_to_num(steps, nan=0.0, posinf=0.0, neginf=0.0).sum(0)
+    return total * step
+
+
+def _wrong(weight: np.ndarray, phi: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Target minus posterior [c, m], each column from its row alone."""
+    joint = np.stack([_sum((phi * line).T) for line in weight])
+    joint = np.exp(joint - joint.max(0))
+    prob = joint / _sum(joint)
+    return (y == np.arange(len(weight))[:, None]) - prob
+
+
+def _sum(terms: np.ndarray) -> np.ndarray:
+    """The sum over the first axis, always in the same order: BLAS takes one by the size."""
+    total = np.zeros(terms.shape[1])
+    for term in terms:
+        total = total + term
+    return total

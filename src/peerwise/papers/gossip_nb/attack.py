@@ -58,7 +58,9 @@ def attack(
     ]
     accuracy = np.empty((trials, len(cases), len(rules)))
     with jax.enable_x64(True):
-        draw = jax.jit(jax.vmap(release(model, epsilon=epsilon, **options)))
+        draw = jax.jit(
+            jax.vmap(release(model, epsilon=epsilon, **({"sensitivity": "local"} | options)))
+        )
         x_test, y_test = jnp.asarray(task.x_test), jnp.asarray(task.y_test)
         phi = model.features(x_test)
         for trial in range(trials):

@@ -1,0 +1,75 @@
+"""What a user says is public about columns, or finds out with noise."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from peerwise.errors import BadSetting
+from peerwise.peer.drafting import Known
+
+
+def read_known(
+    bounds: Sequence[str] | None, categories: Sequence[str] | None, classes: str | None
+) -> Known:
+    """Bounds from COLUMN=LOW:HIGH, categories from COLUMN=A,B and classes from A,B."""
+    ranges = {}
+    for text in bounds or ():
+        name, _, pair = text.rpartition("=")
+        try:
+            low, high = map(float, pair.split(":"))
+        except ValueError:
+            low, high = 1.0, 0.0
+        if not name or not float("-inf") < low < high < float("inf"):
+            raise BadSetting(
+                f"--bound must be COLUMN=LOW:HIGH with finite numbers, low below high, such as "
+                f"age=0:120, got '{text}'"
+            )
+        ranges[name] = (low, high)
+    lists = {}
+    for text in categories or ():
+        name, sign, values = text.rpartition("=")
+        if not sign or not name or len(values.split(",")) < 2:
+            raise BadSetting(
+                f"--categories must be COLUMN=A,B with two or more, such as smoker=no,yes, got "
+                f"'{text}'"
+            )
+        lists[name] = values.split(",")
+    return Known(ranges, lists, classes.split(",") if classes else ())
+
+
+def found_bounds(
+    table: Any, known: Known, columns: Mapping[str, str], epsilon: float | None, path: Path | None
+) -> Known:
+    """The same with bounds of the other columns, found with noise and charged to a ledger."""
+    import pandas as pd
+
+    from peerwise.data.each_row import read_each
+    from peerwise.data.schema import Feature, Schema
+    from peerwise.privacy import Ledger, private_bounds
+
+    if epsilon is None:
+        if path is not None:
+            raise BadSetting("--ledger is for --bounds-epsilon here; give both")
+        return known
+    if path is None or not path.exists():
+        raise BadSetting(
+            "--bounds-epsilon is charged to the ledger of the site whose rows the sample is; give "
+            "--ledger FILE (`peerwise ledger FILE --new SITE` makes one)"
+        )
+    names = [str(c) for c in table.frame] if isinstance(table.frame, pd.DataFrame) else []
+    wanted = [
+        n for n in names
+        if n not in known.bounds and n not in known.categories and columns.get(n) != "drop"
+    ]  # fmt: skip
+    if not wanted:
+        return known
+    features = tuple(Feature(n, "numeric") for n in wanted)
+    x = read_each(table, Schema(features, ("a", "b"), table.target)).x
+    found = dict(known.bounds)
+    with Ledger.open(path, node=None) as ledger:
+        for j, name in enumerate(wanted):  # a row is in every column: their costs add up
+            share = epsilon / len(wanted)
+            found[name] = private_bounds(
+                x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'"
+            )
+    return known._replace(bounds=found)

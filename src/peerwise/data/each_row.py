@@ -1,0 +1,72 @@
+"""Rows as numbers, each cell read by itself, so that no row decides whether or how others are read.
+
+For releases with noise: what refuses a file because of one row tells of that row. A cell that is no
+number, not finite or not among the categories is missing; a row without a known label counts
+nowhere. A column that is absent is an error: that is no matter of rows.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from peerwise.data.columns import Coded, code, factorise, raw_column, without
+from peerwise.data.loaders import Table
+from peerwise.data.schema import Feature, Schema
+from peerwise.errors import BadData
+
+Array = np.ndarray
+
+
+class Read(NamedTuple):
+    """Numbers in the units of the file and class codes; how many cells are missing by column."""
+
+    x: Array  # [m, d] NaN = missing
+    y: Array  # [m] int32, -1 = no known label
+    gaps: dict[str, int]  # exact: for the node alone
+
+
+def read_each(table: Table, schema: Schema, words: Collection[str] = ()) -> Read:
+    """The rows of a table under a schema, whatever its cells hold."""
+    frame = _frame(table)
+    for feature in schema.features:
+        if feature.name not in frame:
+            raise BadData(f"'{table.name}' has no column '{feature.name}', which the schema needs")
+    x = np.empty((len(frame), len(schema.features)))
+    for j, feature in enumerate(schema.features):
+        x[:, j] = _cells(frame[feature.name], feature, words)
+    labels, _ = code(factorise(pd.Series(np.asarray(table.labels, object))), schema.classes)
+    y = np.where(np.isnan(labels), -1, labels).astype(np.int32)
+    absent = np.isnan(x).sum(0)
+    gaps = {f.name: int(k) for f, k in zip(schema.features, absent, strict=True) if k}
+    return Read(x, y, gaps)
+
+
+def _frame(table: Table) -> pd.DataFrame:
+    frame: Any = table.frame
+    if isinstance(frame, pd.DataFrame):
+        return frame.rename(columns=str)
+    flat = np.asarray(frame).reshape(len(frame), -1)
+    flat = flat / 255 if flat.dtype == np.uint8 else flat
+    return pd.DataFrame(flat, columns=[f"f{j}" for j in range(flat.shape[1])])
+
+
+def _cells(column: pd.Series, feature: Feature, words: Collection[str]) -> Array:
+    read = raw_column(feature.name, column)
+    if feature.categories:
+        if isinstance(read, Coded):
+            read = without(read, [w for w in words if w not in feature.categories])
+        return np.asarray(code(read, feature.categories)[0])
+    if isinstance(read, Coded):  # each text by itself: no other says what its comma means
+        texts = [{"False": "0", "True": "1"}.get(t, t) for t in read.texts]
+        values = [np.nan if t in words else _number(t) for t in texts]
+        read = np.array([*values, np.nan])[read.codes]
+    return np.where(np.isfinite(read), read, np.nan)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.strip().replace(",", "."))
+    except ValueError:
+        return np.nan

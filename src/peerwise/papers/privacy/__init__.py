@@ -1,0 +1,1 @@
+"""What a privacy budget leaves of a model: a study of our own."""

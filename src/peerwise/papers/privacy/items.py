@@ -1,0 +1,46 @@
+"""What is run for the study of utility: one piece of work for each data set and number of nodes."""
+
+from peerwise.papers import items as paper
+from peerwise.papers.items import Scale, Tasks
+from peerwise.study.jobs import Task
+
+TOLD = paper.told("privacy")
+EPSILONS = [float(e) for e in TOLD["epsilons"]]
+RUNS = "peerwise.papers.privacy.runs"
+
+
+def _shared(scale: Scale) -> dict[str, object]:
+    draws = scale.times(TOLD["draws"], TOLD["quick_draws"])
+    return {"epsilons": EPSILONS, "draws": draws, "bound": TOLD["bound"],
+            "test_rows": TOLD["test_rows"]}  # fmt: skip
+
+
+def _utility(sets: list[str], scale: Scale) -> Tasks:
+    tasks: Tasks = {}
+    for name in sets:
+        for n in TOLD["nodes"]:
+            if n <= TOLD["rows"][name]:
+                tasks[f"{name} {n}"] = Task(
+                    f"{RUNS}:released", {"data": name, "nodes": n, **_shared(scale)}
+                )
+        tasks[f"{name} diffprivlib"] = Task(f"{RUNS}:theirs", {"data": name, **_shared(scale)})
+    return tasks
+
+
+def _models(sets: list[str], scale: Scale) -> Tasks:
+    return {
+        f"{name} {model} {n}": Task(
+            f"{RUNS}:released", {"data": name, "nodes": n, "model": model, **_shared(scale)}
+        )
+        for name in sets
+        if name in TOLD["numbers"]["sets"]
+        for model in TOLD["models"]
+        for n in TOLD["numbers"]["nodes"]
+    }
+
+
+datasets = paper.at_hand(TOLD["sets"])
+
+# What `peerwise reproduce privacy/...` runs.
+PAPER = paper.Paper.of("privacy", datasets, runs={"utility": _utility, "models": _models})
+ITEMS = PAPER.items

@@ -1,0 +1,79 @@
+"""What leaves a site under a charter, in plain words: what neighbours can work out from letters."""
+
+import math
+
+from peerwise.peer.charter import Charter
+from peerwise.peer.described import adds_noise, spends, unit_of
+
+
+def what_leaves(charter: Charter) -> list[str]:
+    """Sentences for whoever decides whether a site takes part; the same before and after."""
+    if charter.own_code:
+        return [
+            "What leaves depends on code of the charter's author, which is not read here: read it."
+        ]
+    lines = _private(charter) if adds_noise(charter.cell) else _exact(charter)
+    rows = charter.limits.rows
+    lines += [
+        "Everybody with the charter knows its columns, categories, classes"
+        + ("" if charter.budget is None else ", bounds")
+        + f", nodes and links{'' if rows is None else f', and that there are about {rows} rows'}. "
+        "Neighbours see when letters are sent and how large they are.",
+    ]
+    return lines
+
+
+def _exact(charter: Charter) -> list[str]:
+    lines = ["No noise: every letter holds exact numbers."]
+    if charter.units == "agree":
+        lines.append(
+            "First, counts, sums and sums of squares of every column are added up along the "
+            "network: a node with one neighbour tells it those of its own rows."
+        )
+    if "net" in charter.cell.sections:
+        lines.append(
+            "A letter holds weights of a net. A neighbour that keeps two of them can subtract and "
+            "has a sum of gradients over this site's rows; with few rows single ones can be worked "
+            "out of it."
+        )
+    else:
+        lines.append(
+            "A letter holds statistics: counts, sums and products by class. A neighbour that keeps "
+            "two of them can subtract and has this site's update; of a site with one row that is "
+            "the row, of one with few rows much of each."
+        )
+    lines.append(
+        "Nothing bounds what can be told about a person. For a bound take a private method "
+        "(gossip_nb, robust_nb, private_crc) with [privacy] epsilon."
+    )
+    return lines
+
+
+def _private(charter: Charter) -> list[str]:
+    assert charter.budget is not None
+    cell = charter.cell
+    epsilon, delta = spends(cell, charter.limits, charter.budget)
+    unit = unit_of(cell)
+    often = (
+        "once: all letters are made of that one release and of others'"
+        if cell.method.traits.releases == "once"
+        else f"in each of {charter.rounds} rounds, which together cost what is said here"
+    )
+    return [
+        f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, added at this site {often}.",
+        "Neighbours can work out this site's noised numbers, and roughly what its rows are like as "
+        f"a whole. Whether one {unit.partition(' ')[0]} is among them they cannot tell: whatever "
+        f"they conclude is at most exp({epsilon:g}) = {_factor(epsilon)} times as likely with it "
+        f"as without it"
+        + (f", but for a chance of {delta:g}." if delta else "."),
+        "The same holds against all nodes together and whoever reads the letters later. Not "
+        "covered: that this site takes part, several rows of one person"
+        + (" beyond those that count" if unit != "row" else "")
+        + ", and what is known from elsewhere.",
+        "The length of this site's privacy ledger and the hash of its last entry go with every "
+        "letter, so that neighbours see should it go back.",
+    ]  # fmt: skip
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 50 else "beyond measure"

@@ -1,0 +1,164 @@
+"""The privacy ledger of a whole site, over all charters, methods and states.
+
+Every charge is in it before noise is drawn, and counts against the site's own cap. A charge is
+settled once the state that it was made for is on the disk; only then anything leaves. After a crash
+in between, nothing has left, and the same charge is used again. A state that is taken back finds
+settled charges that it lacks, and puts them back into its own ledger.
+
+With every letter goes how long the ledger is and the hash of its last entry. A ledger that was
+taken back is shorter, or has another hash where it was: neighbours refuse such letters.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from peerwise.errors import BadFile, BadSetting
+from peerwise.peer.protocol.messages import BadLetter, Place
+from peerwise.privacy import Ledger
+from peerwise.privacy.rows import GROUP, Part
+
+LEFT = "neighbours"  # to whom a settled charge is noted as sent
+
+
+class Head(NamedTuple):
+    """How long a ledger is, and the hash of its last entry."""
+
+    length: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.length}:{self.hash}"
+
+    @classmethod
+    def of(cls, text: Any) -> "Head":
+        """The head that a text is; BadLetter where it is none."""
+        length, _, mark = text.partition(":") if isinstance(text, str) else ("", "", "")
+        if not (length.isascii() and length.isdecimal() and len(length) <= 9 and len(mark) == 64):
+            raise BadLetter("no word about its sender's privacy ledger, which the charter asks for")
+        return cls(int(length), mark)
+
+
+class SiteBook:
+    """What one state of a peer writes into the ledger of its site.
+
+    `about` names the charter and the data; `parts` are the parts of the rows, none where they are
+    not known: then a charge counts for every row.
+    """
+
+    def __init__(self, ledger: Ledger, about: str, node: str, parts: Sequence[Part] = ()):
+        self.ledger, self._about, self._node, self._parts = ledger, about, node, parts
+        self._unsettled: list[int] = []
+
+    def charge(
+        self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
+        data: str, multiplier: float | None = None,
+    ) -> None:  # fmt: skip
+        """Pay for a release, or find that it was paid for and never left."""
+        about = {**parameters, "state": self._about}
+        if self._parts:
+            about["rows"] = [list(part) for part in self._parts]
+        text = json.dumps(about, sort_keys=True)
+        paid = (mechanism, text, float(epsilon), float(delta), multiplier)
+        again = [
+            receipt for receipt, row in self._mine()
+            if row[:5] == paid and not self.ledger.sends(receipt)
+        ]  # fmt: skip
+        if again:
+            self._unsettled += again
+            return
+        parts: list[tuple[str | None, str | None]] = [(GROUP, p.name) for p in self._parts]
+        parts = parts or [(None, None)]
+        self._unsettled += self.ledger.charge_parts(
+            mechanism, about, epsilon, delta, parts=parts, data=f"{self._node}: {data}",
+            multiplier=multiplier,
+        )  # fmt: skip
+
+    def settle(self) -> None:
+        """Note that what was paid for is on the disk and may leave."""
+        while self._unsettled:
+            self.ledger.sent(self._unsettled[0], LEFT)
+            self._unsettled.pop(0)
+
+    def mend(self, ledger: Ledger) -> int:
+        """Put charges that left the site and that a state's ledger lacks into it; how many.
+
+        Charges that the state has and that are not settled, because of a crash, are settled.
+        """
+        width = max(len(self._parts), 1)
+        mine = self._mine()[::width]  # one release is as many charges as there are parts
+        known = ledger.receipts()
+        if ledger.accountant != "basic" and known:  # its own ledger goes round by round
+            known = len(mine)
+        for receipt, _ in mine[:known]:
+            if not self.ledger.sends(receipt):
+                self._unsettled += range(receipt, receipt + width)
+        self.settle()
+        lost = [row for receipt, row in mine[known:] if self.ledger.sends(receipt)]
+        for mechanism, text, epsilon, delta, multiplier, data, *_ in lost:
+            ledger.charge(
+                mechanism, json.loads(text), epsilon, delta, data=data, multiplier=multiplier,
+                covered=True,
+            )  # fmt: skip
+        return len(lost)
+
+    def head(self) -> Head:
+        """How the ledger stands."""
+        return Head(*self.ledger.head())
+
+    def check(self, told: str | None) -> None:
+        """Refuse a ledger that is not a continuation of what neighbours were told of it."""
+        if told is None:
+            return
+        before = Head.of(told)
+        if self.ledger.hash_at(before.length) != before.hash:
+            raise BadFile(
+                f"the ledger {self.ledger.path} is older than what neighbours were told of it, or "
+                "another one: what was released since would be forgotten; put back the newest copy"
+            )
+
+    def _mine(self) -> list[tuple[int, tuple[Any, ...]]]:
+        """Receipts and charges of this charter and these data, in order."""
+        rows = enumerate(self.ledger.paid(), start=1)
+        return [(i, row) for i, row in rows if json.loads(row[1]).get("state") == self._about]
+
+
+class Watch:
+    """What neighbours have told of their ledgers."""
+
+    def __init__(self, asked: bool):
+        self._asked = asked
+        self.heads: dict[str, tuple[Place, Head]] = {}
+        self.news: dict[str, tuple[Place, Head]] = {}  # what is not on the disk yet
+
+    def take(self, sender: str, place: Place, written: Any) -> None:
+        """Refuse a letter whose sender's ledger went back, or that does not tell of it."""
+        if not self._asked:
+            return
+        written = written if isinstance(written, dict) else {}
+        head = Head.of(written.get("ledger"))
+        if sender in self.heads:
+            since, known = self.heads[sender]
+            if place <= since:
+                return
+            before = Head.of(written["ledger_before"]) if "ledger_before" in written else None
+            same = head == known or head.length > known.length
+            if not same or (before and before.length == known.length and before != known):
+                raise BadLetter(
+                    f"the privacy ledger of {sender} went back: it had {known.length} entries in "
+                    f"round {since.round} and is another one with {head.length} now; its site must "
+                    "put back the newest copy"
+                )
+        self.heads[sender] = self.news[sender] = place, head
+
+
+def open_site_ledger(path: Any, epsilon: float) -> Ledger:
+    """The ledger of a site, which must be there: its cap is for the site to set, not a charter."""
+    if path is None or not path.exists():
+        where = "--ledger FILE" if path is None else str(path)
+        raise BadSetting(
+            f"this charter spends epsilon {epsilon:g} of the site's privacy budget, and there is "
+            f"no ledger ({where}): make one once for the site, outside any state folder, with "
+            "`peerwise ledger FILE --new SITE --epsilon CAP --delta CAP`, and give --ledger FILE"
+        )
+    return Ledger.open(path, node=None)

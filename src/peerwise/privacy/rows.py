@@ -1,0 +1,57 @@
+"""Which rows of a growing file were released before: appended rows are a part of their own.
+
+A row is in one part only, so releases about different parts cost as much as the most expensive
+part. Parts are known by a hash over all rows up to their end: a file in which anything before was
+changed is not known, and what is released about it counts for every row.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+GROUP = "rows of a growing file"
+
+
+class Part(NamedTuple):
+    """Rows from `first` up to `last`, and the hash of all rows up to there."""
+
+    first: int
+    last: int
+    hash: str
+
+    @property
+    def name(self) -> str:
+        """What the part is called in a ledger."""
+        return f"{self.first} to {self.last}"
+
+
+def row_hashes(frame: pd.DataFrame) -> list[str]:
+    """For each row the hash of all rows up to it; columns count by their names."""
+    ordered = frame.rename(columns=str)
+    ordered = ordered[sorted(ordered.columns)]
+    mark = hashlib.sha256("\n".join(ordered.columns).encode())
+    found = [mark.hexdigest()]
+    for row in ordered.astype(str).itertuples(index=False):
+        mark.update("\x1f".join(row).encode() + b"\x1e")
+        found.append(mark.hexdigest())
+    return found
+
+
+def known_parts(parameters: Iterable[Mapping[str, Any]], hashes: Sequence[str]) -> list[Part]:
+    """The parts of these rows that releases were about, one after the other from the first row."""
+    told = {Part(*one) for given in parameters for one in given.get("rows", ())}
+    ours = sorted(p for p in told if p.last < len(hashes) and hashes[p.last] == p.hash)
+    chain: list[Part] = []
+    for part in ours:
+        if part.first == (chain[-1].last if chain else 0):
+            chain.append(part)
+    return chain
+
+
+def parts_of(known: Sequence[Part], hashes: Sequence[str]) -> list[Part]:
+    """The known parts and, where there are more rows, one more."""
+    done, rows = (known[-1].last if known else 0), len(hashes) - 1
+    new = [Part(done, rows, hashes[rows])] if rows > done or not known else []
+    return [*known, *new]

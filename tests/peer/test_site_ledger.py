@@ -1,0 +1,225 @@
+"""The ledger of a site: neighbours see it go back, appended rows are a part, persons a unit."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from federation import Alone, federation, signed
+from peerwise.data.loaders import Table
+from peerwise.errors import BadData, BadFile, BadSetting
+from peerwise.models.registry import model_for
+from peerwise.peer.charter import Charter
+from peerwise.peer.drafting import Known, draft
+from peerwise.peer.leaving import what_leaves
+from peerwise.peer.own_rows import first_rows
+from peerwise.peer.plan import Plan
+from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
+from peerwise.peer.serve import Site
+from peerwise.peer.site import Head, SiteBook, Watch, open_site_ledger
+from peerwise.peer.transport import Refused
+from peerwise.privacy import Ledger, Tape
+from peerwise.privacy.rows import known_parts, parts_of, row_hashes
+
+PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
+HASHES = [str(i) * 64 for i in range(10)]
+
+
+def head(length, mark=0):
+    return str(Head(length, HASHES[mark]))
+
+
+def test_a_neighbour_whose_ledger_went_back_is_refused():
+    watch = Watch(True)
+    watch.take("a", Place(0, 0), {"ledger": head(3)})
+    watch.take("a", Place(0, 1), {"ledger": head(3)})
+    watch.take("a", Place(0, 2), {"ledger": head(5, 1), "ledger_before": head(3)})
+    watch.take("a", Place(0, 1), {"ledger": head(1)})  # an older letter that came again
+    for back in (head(4, 2), head(5, 2)):
+        with pytest.raises(BadLetter, match="ledger of a went back"):
+            watch.take("a", Place(0, 3), {"ledger": back})
+    with pytest.raises(BadLetter, match="went back"):  # another chain, though a longer one
+        watch.take("a", Place(0, 3), {"ledger": head(7, 3), "ledger_before": head(5, 2)})
+    for odd in ({}, None, {"ledger": "x"}, {"ledger": 3}, {"ledger": "1:ab"}):
+        with pytest.raises(BadLetter, match="no word about"):
+            watch.take("b", Place(0, 0), odd)
+    Watch(False).take("b", Place(0, 0), {})  # a charter without a budget asks for none
+
+
+def test_peers_tell_of_their_ledger_and_refuse_one_that_went_back(tmp_path):
+    spends = {"privacy": {"epsilon": 1.0}, "budget": {"epsilon": 1.0}}
+    fed = federation(tmp_path, PAIR, {"name": "gossip_nb"}, rounds=3, **spends)
+    peer = Alone(fed.daemon("b"))
+    daemon = peer.daemon
+    own = next(iter(daemon.node.letters(daemon.memory, 0).values()))
+
+    def letter(t, **more):
+        content = daemon.format.encode(own, Envelope("a", 0, t), more)
+        return signed(daemon, content, "a", (0, t))
+
+    with pytest.raises(Refused, match="no word about"):
+        peer.accept("a", letter(0))
+    peer.accept("a", letter(0, ledger=head(2)))
+    assert daemon.store.ledgers() == {"a": (Place(0, 0), Head(2, HASHES[0]))}
+    with pytest.raises(Refused, match="went back"):
+        peer.accept("a", letter(1, ledger=head(1)))
+    sent = daemon.store.unsent("a")[0].body
+    assert f'"ledger": "1:{daemon.store.site.head().hash}"'.encode() in sent
+    peer.close()
+
+
+def test_appended_rows_are_a_part_of_their_own():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": list("aba")})
+    hashes = row_hashes(frame)
+    first = parts_of([], hashes)
+    assert [p.name for p in first] == ["0 to 3"]
+    more = pd.concat([frame, pd.DataFrame({"x": [9.0], "y": ["b"]})], ignore_index=True)
+    longer = row_hashes(more)
+    given = [{"rows": [list(p) for p in first]}]
+    known = known_parts(given, longer)
+    assert [p.name for p in parts_of(known, longer)] == ["0 to 3", "3 to 4"]
+    assert parts_of(known, hashes) == first
+    changed = row_hashes(more.assign(x=[1.0, 2.5, 3.0, 9.0]))
+    assert known_parts(given, changed) == []
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A private charter, certificates' folder, rows and the ledger of a site."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(0, 90, 40), "who": np.arange(40) // 2})
+    frame["ill"] = np.where(rng.random(40) < 0.5, "no", "yes")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    table = Table("rows", frame[["age"]], frame["ill"].to_numpy(object), "ill")
+    known = Known({"age": (0, 120)}, {}, ("no", "yes"))
+    addresses = {"a": "127.0.0.1:7400"}
+
+    def made(**privacy):
+        charter = draft(
+            table, PAIR, {"method": "gossip_nb", "privacy": {"epsilon": 1.0, **privacy}},
+            name="w", addresses=addresses, known=known, budget={"epsilon": 1.0},
+        )  # fmt: skip
+        charter.save(tmp_path / "charter.toml")
+        return charter
+
+    made()
+    Ledger.open(tmp_path / "site.ledger", node="ward", epsilon=1.5).close()
+    return tmp_path, frame, made
+
+
+def site_of(folder, **options):
+    given = {"ledger": folder / "site.ledger", **options}
+    return Site(folder / "charter.toml", "a", folder / "rows.csv", folder / "s", folder, **given)
+
+
+def test_appended_rows_have_a_budget_of_their_own(files):
+    folder, frame, _ = files
+    first = site_of(folder)
+    assert [p.name for p in first.parts] == ["0 to 40"]
+    _begin(first.plan(), first)
+    more = pd.concat([frame, frame.iloc[:5].assign(age=1.0)], ignore_index=True)
+    more.to_csv(folder / "rows.csv", index=False)
+    new = site_of(folder, appended=True)
+    assert len(new.table.labels) == 5
+    _begin(new.plan(), new)  # another epsilon 1, of other rows
+    assert new.ledger.total().epsilon == 1.0
+    with pytest.raises(BadSetting, match="there are none"):
+        site_of(folder, appended=True)
+    both = site_of(folder)
+    assert len(both.parts) == 2
+    with pytest.raises(Exception, match="'ward' cannot afford"):
+        _begin(both.plan(), both)
+    more.assign(age=2.0).to_csv(folder / "rows.csv", index=False)
+    assert site_of(folder).parts == ()  # rows that nobody knows count for all
+
+
+def _begin(plan, site):
+    book = SiteBook(site.ledger, str(site.parts), "a", site.parts)
+    plan._noise = Tape([np.zeros((2, 3))])
+    path = site.state.parent / f"own{len(plan.y)}{len(site.parts)}"
+    with Ledger.open(path, node="a", epsilon=9.0) as own:
+        own.above = book
+        plan._released(_Inside(own))
+        book.settle()
+
+
+class _Inside:
+    """A ledger whose charges make a transaction of their own."""
+
+    def __init__(self, ledger):
+        self._ledger = ledger
+
+    def check_schema(self, schema):
+        pass
+
+    def charge(self, *args, inside, **options):
+        return self._ledger.charge(*args, **options)
+
+
+def test_a_budget_needs_the_ledger_of_the_site(files, tmp_path):
+    folder, _, _ = files
+    with pytest.raises(BadSetting, match="peerwise ledger FILE --new SITE"):
+        site_of(folder, ledger=None)
+    with pytest.raises(BadSetting, match="no ledger"):
+        open_site_ledger(tmp_path / "none", 1.0)
+    (tmp_path / "odd").write_text("x" * 5000)
+    with pytest.raises(BadFile, match="not a ledger or is damaged"):
+        open_site_ledger(tmp_path / "odd", 1.0)
+
+
+def test_a_person_counts_with_the_first_rows_and_noise_covers_them(files):
+    folder, frame, made = files
+    charter = made(person="who", person_rows=2)
+    table = Table("rows", frame[["age", "who"]], frame["ill"].to_numpy(object), "ill")
+    assert len(charter.rows(table)[1]) == 40
+    assert len(made(person="who").rows(table)[1]) == 20
+    one, two = (
+        np.sqrt(Plan(c, "a", table).learning.noise(_model(c)).variance).max()
+        for c in (made(person="who"), charter)
+    )
+    assert two == pytest.approx(2 * one)
+    with pytest.raises(BadSetting, match="other persons"):
+        made(person="who")
+        site_of(folder, appended=True)
+    said = " ".join(what_leaves(charter))
+    assert "for one person ('who', at most 2 rows of each)" in said
+
+
+def _model(charter):
+    return model_for(charter.schema())
+
+
+def test_a_person_column_with_gaps_or_none_is_refused():
+    frame = pd.DataFrame({"age": [1.0, 2.0], "who": ["p", None]})
+    table = Table("rows", frame, np.array(["no", "yes"], object), "ill")
+    with pytest.raises(BadData, match="has missing values in 1 rows, first in row 1"):
+        first_rows(table, "who", 1)
+    with pytest.raises(BadData, match="no column 'whom'"):
+        first_rows(table, "whom", 1)
+
+
+def test_no_row_decides_whether_a_node_takes_part(files):
+    """Cells out of bounds, of 1e25, texts and unknown labels: the node takes part with them all."""
+    _, frame, made = files
+    ages = [500.0, -3.0, 1e25, "old", None, np.inf, "12,5", 30.0]
+    odd = pd.DataFrame({"age": pd.Series(ages, dtype=object), "who": range(8)})
+    labels = np.array(["no", "yes"] * 3 + ["no", "perhaps"], object)
+    x, y = made().rows(Table("rows", odd[["age"]], labels, "ill"))
+    assert y.tolist() == [0, 1, 0, 1, 0, 1, 0]
+    np.testing.assert_allclose(x[:, 0], [1, -1, 1, 0, 0, 0, 12.5 / 60 - 1], rtol=1e-6)
+    nothing = Table("rows", odd[["age"]][:1], np.array(["perhaps"], object), "ill")
+    assert made().rows(nothing)[1].tolist() == [-1]
+
+
+def test_what_leaves_is_said_with_and_without_noise(files):
+    _, frame, made = files
+    private = " ".join(what_leaves(made()))
+    assert "epsilon 1, delta 0 for one row" in private
+    assert "2.72 times as likely" in private
+    table = Table("rows", frame[["age"]], frame["ill"].to_numpy(object), "ill")
+    plain = draft(table, PAIR, {"method": "crc"}, name="w", addresses={"a": "127.0.0.1:7400"})
+    said = " ".join(what_leaves(plain))
+    assert "every letter holds exact numbers" in said
+    assert "of a site with one row that is the row" in said
+    agreed = plain.text().replace('units = "given"', 'units = "agree"')
+    assert "First, counts, sums" in " ".join(what_leaves(Charter.parse(agreed)))

@@ -1,0 +1,148 @@
+"""Removing a row moves no release by more than its declared sensitivity, in floating point."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peerwise.core import Shard
+from peerwise.methods.private_crc import clipped_update
+from peerwise.models import naive_bayes
+from peerwise.models.registry import model_for
+from peerwise.privacy import Tape, private_statistics, public_schema
+from peerwise.privacy.design import Design, noising
+from peerwise.privacy.release import exact_coordinates
+from peerwise.privacy.sums import exact_update
+
+D, CLIP = 6, 1.0
+MODEL = naive_bayes((0,) * D, 2)
+HOSTILE = (np.nan, np.inf, -np.inf, 1e300, -1e25, 5e-324, -0.0, 1.0, 3.0)
+KINDS = ("naive_bayes", "shared_naive_bayes", "qda", "lda")
+
+
+def features(x):
+    with jax.enable_x64(True):
+        return np.asarray(MODEL.features(jnp.asarray(x, jnp.float64)))
+
+
+def some_rows(seed, m, dtype, hostile=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0, 3, (m, D)).astype(dtype)
+    if hostile:
+        at = rng.integers(0, m, hostile)
+        with np.errstate(over="ignore"):
+            x[at, rng.integers(0, D, hostile)] = rng.choice(HOSTILE, hostile).astype(dtype)
+    return x, rng.integers(0, 2, m).astype(np.int32)
+
+
+def weight_of(seed):
+    rng = np.random.default_rng(seed)
+    with jax.enable_x64(True):
+        start = MODEL.uniform(10.0, jnp.float64)
+        value = start + jnp.asarray(rng.normal(0, 0.1, start.shape))
+        return np.asarray(MODEL.theta(value).weight)
+
+
+def moved(x, y, weight, clip, i):
+    whole = exact_update(features, x, y, weight, clip)
+    return whole - exact_update(features, np.delete(x, i, 0), np.delete(y, i), weight, clip)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_of_a_million_moves_an_update_by_clip_at_most(dtype):
+    x, y = some_rows(0, 10**6, dtype)
+    assert np.linalg.norm(moved(x, y, weight_of(1), CLIP, 0)) <= CLIP
+
+
+@pytest.mark.full  # the test above stands for it: what an update without a grid does in float32
+def test_without_a_grid_it_does_not_hold_in_float32():
+    x, y = some_rows(0, 10**6, np.float32)
+    value = MODEL.uniform(10.0, jnp.float32)
+    update = jax.jit(clipped_update(MODEL, CLIP))
+
+    def of(x, y):
+        return np.asarray(update(value, Shard(x, y, np.ones(len(y), np.float32)))[0], float)
+
+    apart = max(
+        np.linalg.norm(of(x, y) - of(np.delete(x, i, 0), np.delete(y, i))) for i in range(3)
+    )
+    assert apart > CLIP
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    m=st.integers(1, 3000),
+    clip=st.sampled_from([1e-3, 0.37, 1.0, 5.0, 1e4]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_any_row_moves_an_update_by_clip_at_most(seed, m, clip, dtype):
+    x, y = some_rows(seed, m, dtype)
+    x[seed % m] *= 1e18  # as far as float32 goes before it overflows
+    y[m // 2] = -1
+    for i in {seed % m, 0, m // 2}:
+        apart = moved(x, y, weight_of(seed), clip, i)
+        assert np.linalg.norm(apart) <= clip
+        assert i != m // 2 or not apart.any()
+
+
+def schema_of(missing=False):
+    columns = {f"x{i}": (-1.0 - i, 2.0) for i in range(D)} | {"c": ("a", "b", "d")}
+    schema = public_schema(columns, ("no", "yes"))
+    return columns, schema.__class__(schema.features, schema.classes, schema.target, missing)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    m=st.integers(1, 400),
+    model=st.sampled_from(KINDS),
+    split=st.sampled_from(["even", "optimal"]),
+    kind=st.sampled_from(["laplace", "gaussian"]),
+    missing=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_any_row_moves_a_release_by_its_sensitivity_at_most(
+    seed, m, model, split, kind, missing, dtype
+):
+    columns, schema = schema_of(missing)
+    x, y = some_rows(seed, m, dtype, hostile=m)
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([x, rng.integers(-1, 4, (m, 1)).astype(dtype)], 1)
+    built = model_for(schema, model)
+    options = {"epsilon": 0.7, "delta": 1e-6 if kind == "gaussian" else 0.0, "mechanism": kind}
+
+    def released(x, y):
+        shapes = [(built.classes, built.size), *([(built.shared,)] if built.shared else [])]
+        made = private_statistics(
+            x, y, schema, bounds=columns, model=model, split=split,
+            noise=Tape([np.zeros(shape) for shape in shapes]), **options,
+        )  # fmt: skip
+        lines, sums = design.coordinates(made.statistics.values)
+        return made, np.append(lines, [] if sums is None else sums)
+
+    low, high = -np.ones(D), np.ones(D)
+    design = Design(built, low, high)
+    made, whole = released(x, y)
+    every = np.concatenate([np.tile(made.scale[: design.lines], 2), made.scale[design.lines :]])
+    for i in {0, seed % m}:
+        _, less = released(np.delete(x, i, 0), np.delete(y, i))
+        apart = np.linalg.norm((whole - less) / every, ord=made.noising.norm)
+        assert apart <= made.noising.sensitivity * (1 + 1e-9)  # the way back from raw sums rounds
+
+
+@pytest.mark.full  # the one above stands for it
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_of_a_million_moves_a_release_by_its_sensitivity_at_most(dtype):
+    built = naive_bayes((0,) * D, 2)
+    design = Design(built, -1.0, 1.0)
+    made = noising(design, 1.0, 1e-6, "gaussian", "optimal")
+    x, y = some_rows(3, 10**6, dtype)
+    x = np.clip(x.astype(float), -1, 1)
+    whole, _ = exact_coordinates(design, x, y)
+    for i in range(3):
+        less, _ = exact_coordinates(design, np.delete(x, i, 0), np.delete(y, i))
+        assert np.linalg.norm((whole - less) / made.scale) <= made.sensitivity
+        assert (np.abs(whole - less) <= design.reach).all()
