@@ -12,7 +12,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Peerwise needs Python 3.11 or later: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	scripts/browser & $(BIN)/python -m pip install --quiet --editable '.[all]' --group dev; code=$$?; wait; exit $$code
+	scripts/browser & $(BIN)/python -m pip install --quiet --no-compile --editable '.[all]' --group dev; code=$$?; wait; exit $$code
 	@touch $(READY)
 
 demo: setup ## a network learns digits while you watch
