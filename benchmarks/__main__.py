@@ -22,6 +22,8 @@ NAMES = (
     "neural",
     "peers",
     "attack",
+    "host",
+    "planning",
 )
 
 
