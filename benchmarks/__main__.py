@@ -24,6 +24,8 @@ NAMES = (
     "peers",
     "attack",
     "page",
+    "host",
+    "planning",
 )
 
 

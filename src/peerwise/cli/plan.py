@@ -53,10 +53,10 @@ def plan(
             if calibrate:
                 timings[name] = planning.calibrate(p.cell)
         here = planning.machine() if calibrate else None
-    timings, planned = _of_all(planning, planned, largest, timings)
-    _show(planning, planned, timings, here, {c.key: labels.get(c.key, c.label) for c in cells})
+    every, planned = _of_all(planning, planned, largest, timings)
+    _show(planning, planned, every, here, {c.key: labels.get(c.key, c.label) for c in cells})
     if devices is not None:
-        _show_devices(planning, planned, timings, devices, link)
+        _show_devices(planning, planned, every, devices, link)
 
 
 def _of_all(
@@ -103,8 +103,8 @@ def _show(
     if timings:
         cores = os.cpu_count() or 1
         console.print(
-            f"Seconds in all, one cell after the other: about [bold]{total:.3g}[/] (~: from another "
-            f"cell of the method, by FLOP). This machine: {here.flops / 1e9:.3g} GFLOP/s in "
+            f"Seconds in all, one cell after the other: about [bold]{total:.3g}[/] (~: from "
+            f"another cell of the method, by FLOP). This machine: {here.flops / 1e9:.3g} GFLOP/s in "
             f"products, {here.bandwidth / 1e9:.3g} GB/s in copies, {cores} cores; `peerwise run` "
             "runs a cell on each core."
         )
