@@ -96,7 +96,7 @@ export function forest(box, rows, { unit, baseline, lower }) {
   const side = v => v === 0 ? 'var(--soft)' : (v < 0) === lower ? 'var(--good)' : 'var(--bad)';
   box.replaceChildren(h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `Differences to ${baseline}: ` + rows.map(r => `${r.name} ${fix(r.value)}`).join(', ') },
     niceTicks(a, b, 6).map(v => [h('line', { x1: X(v), x2: X(v), y1: T - 8, y2: H - 40, class: 'gridline' }), h('text', { x: X(v), y: H - 22, 'text-anchor': 'middle' }, (v > 0 ? '+' : '') + +v.toPrecision(3))]),
-    h('line', { x1: X(0), x2: X(0), y1: T - 12, y2: H - 40, class: 'axis' }), h('text', { x: X(0), y: 14, 'text-anchor': 'middle', class: 'title' }, baseline), h('text', { x: W - Rr + 20, y: 14 }, `difference, ${''}interval, p (Holm)`),
+    h('line', { x1: X(0), x2: X(0), y1: T - 12, y2: H - 40, class: 'axis' }), h('text', { x: X(0), y: 14, 'text-anchor': 'middle', class: 'title' }, baseline), h('text', { x: W - Rr + 20, y: 14 }, 'difference, interval, p after Holm'),
     rows.map((r, i) => { const y = T + i * R + R / 2; return [h('text', { x: L - 12, y: y + 4.5, 'text-anchor': 'end', class: 'ink' }, r.name), r.low === null ? null : h('line', { x1: X(r.low), x2: X(r.high), y1: y, y2: y, stroke: side(r.value), 'stroke-width': 3 }), h('circle', { cx: X(r.value), cy: y, r: 5.5, fill: side(r.value) }), h('text', { x: W - Rr + 20, y: y + 4.5, class: 'ink' }, r.text)]; }),
     h('text', { x: (L + W - Rr) / 2, y: H - 4, 'text-anchor': 'middle' }, unit)));
 }
