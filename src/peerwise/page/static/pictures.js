@@ -13,14 +13,16 @@ export function network(box, net, ids, { on = () => {}, names = null, say = null
   const text = i => say ? say(i) : `${names ? names[i] : 'node ' + i}${now.has(i) ? `\ntest error ${fix(now.get(i))}` : ''}`;
   const svg = h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `The network: ${n} nodes, ${net.links} links; nodes coloured by value` },
     net.edges.map(([a, b]) => h('line', { x1: X(a), y1: Y(a), x2: X(b), y2: Y(b), class: many ? 'edge many' : 'edge', 'data-link': `${a}-${b}` })));
+  const above = h('g');
   for (let i = 0; i < n; i++) {
     const c = h('circle', { cx: X(i), cy: Y(i), r, class: 'node', 'data-node': i, fill: 'none', onmousemove: e => show(e, text(i)), onmouseenter: () => on(i), onmouseleave: () => { hide(); on(null); } });
     circles.set(i, c);
     svg.append(c);
     if (r >= 10) { const t = h('text', { x: X(i), y: Y(i) + 4, 'text-anchor': 'middle', class: 'tiny', 'pointer-events': 'none' }, names ? '' : String(i)); labels.set(i, t); svg.append(t); }
-    if (names) svg.append(h('text', { x: X(i), y: Y(i) + r + 16, 'text-anchor': 'middle', class: 'ink' }, names[i].length > 18 ? names[i].slice(0, 17) + '…' : names[i]));
+    if (names) above.append(h('text', { x: X(i), y: Y(i) + r + 17, 'text-anchor': 'middle', class: 'ink halo' }, names[i].length > 18 ? names[i].slice(0, 17) + '…' : names[i]));
   }
   if (net.links > net.edges.length) svg.append(h('text', { x: 0, y: H - 2 }, `${net.links} links, too many to draw`));
+  svg.append(above);
   box.replaceChildren(svg);
   return {
     svg, circles,
