@@ -22,7 +22,8 @@ main()
     ("absent", "args", "says"),
     [
         (["grpc"], ["peer", "status", "."], "pip install 'peerwise[peers]'"),
-        (["cryptography", "grpc", "opendp", "dp_accounting"], ["list", "methods"], None),
+        (["starlette"], ["page", "."], "pip install 'peerwise[page]'"),
+        (["cryptography", "grpc", "opendp", "dp_accounting", "uvicorn"], ["list", "methods"], None),
     ],
 )
 def test_a_part_that_is_missing_is_one_line(tmp_path, absent, args, says):

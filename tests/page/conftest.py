@@ -52,7 +52,8 @@ class Tab:
                 if "navigation" not in str(error) and "destroyed" not in str(error):
                     raise
             time.sleep(0.05)
-        raise AssertionError(f"never so: {script}; {self.page.inner_text('body')[:2000]}")
+        shown = self.page.inner_text("body")[:2000]
+        raise AssertionError(f"never so: {script}; said: {self.said}; shown: {shown}")
 
     @property
     def text(self):

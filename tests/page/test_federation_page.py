@@ -152,6 +152,13 @@ def test_only_with_the_token_a_peer_is_stopped(tab, peers, monkeypatch):
         assert tab.page.get_by_role("button", name="Stop").count() == 0
         enter(tab, TOKEN)
         tab.until("[...document.querySelectorAll('button')].some(b => b.innerText === 'Stop')")
+        tab.page.on("dialog", lambda dialog: dialog.accept())
+        tab.page.get_by_label("neighbour that node3 ejects").select_option("node0")
+        tab("document.activeElement.blur()")
+        tab.until("document.body.innerText.includes('Readmit node0')")
+        assert list(views.ejected(peers.federation.state("node3"))) == ["node0"]
+        tab.page.get_by_role("button", name="Readmit node0").click()
+        tab.until("!document.body.innerText.includes('Readmit node0')")
         tab.page.get_by_role("button", name="Stop").nth(1).click()
         tab.until(f"{state_of('node1')} === 'stopped'")
     assert peers.processes["node1"].code == 0

@@ -72,6 +72,7 @@ def page(
     page_tls: PageTls = None,
 ) -> None:
     """Look through a folder of runs in a browser, until Ctrl-C."""
+    from peerwise.page import serve  # noqa: F401  # what is not installed is said at once
     from peerwise.page.browse import browser
 
     with browser(runs, access_of(port, page_host, page_token_file, page_tls)) as server:

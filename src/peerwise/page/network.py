@@ -71,7 +71,7 @@ class NetworkLook:
 
 def _few(now: Mapping[str, Any]) -> dict[str, Any]:
     names = ("begun", "round", "rounds", "done", "running", "waiting", "word", "kind", "sentence",
-             "pace")  # fmt: skip
+             "pace", "changed")  # fmt: skip
     found = {name: now.get(name) for name in names}
     if not now["begun"]:
         return found

@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import tomli_w
 
 from peerwise import __version__
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.files import read_json, write_whole
-from peerwise.page import layout, thin
+from peerwise.page import thin
 from peerwise.page.document import one_file
-from peerwise.report import comparison, curves, tables
+from peerwise.page.run_network import networks_of
+from peerwise.page.series import SERIES, details_of, series_of
+from peerwise.report import comparison, tables
 from peerwise.report.better import lower_is_better
-from peerwise.study.jobs import DETAIL
 from peerwise.study.results import Claim, Record, read_asked, read_folder, read_values
-from peerwise.study.store import WHOLE, Kept, Store
+from peerwise.study.store import Store
 
 FORMAT = 1  # of the data in a page
-SERIES = 60  # lines that a page keeps; more are in the table alone
 COMPARED = 40  # methods, at most, that are compared in a page
 
 
@@ -41,14 +40,14 @@ def gather(folder: Path) -> dict[str, Any]:
         "sources": _sources(folder, asked),
         "claims": [claim.model_dump(mode="json") for claim in claims],
     }
-    kept = {} if paper else _details(folder)
-    series = [] if history is None else _series(history, kept, folder)
+    kept = {} if paper else details_of(folder)
+    series = [] if history is None else series_of(history, kept)
     page["series"], page["left_out"] = series[:SERIES], max(len(series) - SERIES, 0)
     page["points"] = thin.POINTS
     if paper:
         return page | _paper(folder, records, claims, asked)
     page["table"] = _table(records)
-    page["networks"] = _networks(page["series"], kept)
+    page["networks"] = networks_of(page["series"], kept)
     page["comparison"] = _comparison(folder)
     return page | _words(page, records, asked, folder)
 
@@ -100,208 +99,6 @@ def _table(records: Sequence[Record]) -> dict[str, Any]:
         "metrics": [{"name": m, "lower": lower_is_better(m)} for m in ordered],
         "shown": [m for m in (*first, *middle, *last) if m != "train_error"],
         "rows": rows,
-    }
-
-
-# ------------------------------------------------------------------------------ the lines
-
-
-def _details(folder: Path) -> dict[tuple[tuple[str, str], ...], tuple[str, Kept]]:
-    """What is kept of every cell of the first seed, by what tells it from others."""
-    import pyarrow.parquet as pq
-
-    path = folder / WHOLE
-    if not path.exists():
-        return {}
-    names = pq.read_schema(path).names
-    if "cell" not in names:  # it holds nothing
-        return {}
-    told = names[names.index("cell") + 1 : names.index("metric")]
-    frame = pq.read_table(path, columns=["cell", *told]).to_pandas().drop_duplicates()
-    store = Store(folder).whole()
-    found: dict[tuple[tuple[str, str], ...], tuple[str, Kept]] = {}
-    for line in frame.to_dict("records"):
-        cell = line.pop("cell")
-        line.pop("seed", None)
-        if line.get("method") is None or cell not in store:
-            continue
-        key = tuple(sorted((k, v) for k, v in line.items() if v is not None))
-        found.setdefault(key, (cell, store[cell]))
-    return found
-
-
-def _series(history: pd.DataFrame, kept: dict[Any, Any], folder: Path) -> list[dict[str, Any]]:
-    """A line for each setting: metrics by recorded round with bands, and single nodes."""
-    factors = curves.factors_of(history)
-    labels = ["dataset", "method", *factors]
-    fixed = {*labels, "repetition", "round", "node"}
-    metrics = [c for c in history if c not in fixed and not str(c).startswith("train")]
-    metrics = [c for c in metrics if "soft" not in str(c)]
-    groups: list[tuple[Any, pd.DataFrame]] = list(history.groupby(labels, dropna=False, sort=False))
-    rounds = max((g["round"].nunique() for _, g in groups), default=1)
-    nodes = max((g["node"].nunique() for _, g in groups), default=1)
-    few_nodes, few_rounds = thin.room(min(len(groups), SERIES), nodes, rounds)
-    found = []
-    for values, group in groups[: SERIES + 1]:
-        told = {k: str(v) for k, v in zip(labels, values, strict=True) if not pd.isna(v)}
-        line: dict[str, Any] = {"labels": told, "name": _name(told, groups, labels)}
-        line |= _lines(group, [str(m) for m in metrics])
-        line["nodes"] = _nodes(group, few_nodes, few_rounds)
-        line |= _traffic(kept.get(tuple(sorted(told.items()))), int(group["round"].max()))
-        found.append(line)
-    return found + [{}] * max(len(groups) - SERIES - 1, 0)
-
-
-def _name(told: dict[str, str], groups: Sequence[Any], labels: Sequence[str]) -> str:
-    """What a line is called: the values that differ between lines."""
-    varied = [
-        k
-        for i, k in enumerate(labels)
-        if len({str(values[i]) for values, _ in groups if not pd.isna(values[i])}) > 1
-    ]
-    words = [told[k] for k in ("method", *(v for v in varied if v != "method")) if k in told]
-    return " · ".join(dict.fromkeys(words))
-
-
-def _grid(group: pd.DataFrame, metric: str) -> np.ndarray:
-    """A metric by recorded round, whatever node and repetition: [rounds, values]."""
-    rounds = group["round"].to_numpy()
-    order = np.argsort(rounds, kind="stable")
-    values, counts = np.unique(rounds, return_counts=True)
-    most = int(counts.max())
-    column = group[metric].to_numpy(float)[order]
-    if (counts == most).all():
-        return column.reshape(len(values), most)
-    wide = np.full((len(values), most), np.nan)  # not every repetition has every round
-    wide[np.arange(most) < counts[:, None]] = column
-    return wide
-
-
-def _lines(group: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
-    """Mean over nodes and repetitions, and the band of four of five, by recorded round."""
-    x = np.unique(group["round"].to_numpy())
-    at = thin.places(len(x), thin.POINTS)
-    found: dict[str, Any] = {"x": x[at].tolist(), "recorded": len(x), "metrics": {}}
-    for metric in metrics:
-        values = _grid(group, metric)[at]
-        if not np.isfinite(values).any():
-            continue
-        with warnings.catch_warnings(), np.errstate(invalid="ignore"):
-            warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value
-            line = {"mean": thin.plain(np.nanmean(values, axis=1))}
-            if len(group) > len(x):
-                low, high = np.nanquantile(values, (0.1, 0.9), axis=1)
-                line |= {"lo": thin.plain(low), "hi": thin.plain(high)}
-        found["metrics"][metric] = line
-    return found
-
-
-def _nodes(group: pd.DataFrame, most_nodes: int, most_rounds: int) -> dict[str, Any] | None:
-    """The test error of single nodes in the first repetition."""
-    first = group[group["repetition"] == group["repetition"].min()]
-    node, rounds = first["node"].to_numpy(), first["round"].to_numpy()
-    ids, x = np.unique(node), np.unique(rounds)
-    if len(ids) < 2:
-        return None
-    values = np.full((len(ids), len(x)), np.nan)
-    error = first["test_error"].to_numpy(float)
-    values[np.searchsorted(ids, node), np.searchsorted(x, rounds)] = error
-    which = thin.chosen_nodes(values[:, -1], most_nodes)
-    at = thin.places(len(x), most_rounds)
-    return {
-        "of": len(ids),
-        "ids": ids[which].tolist(),
-        "x": x[at].tolist(),
-        "values": thin.packed(values[np.ix_(which, at)]),
-    }
-
-
-def _traffic(known: tuple[str, Kept] | None, rounds: int) -> dict[str, Any]:
-    """Bytes and seconds a round; seconds were marked while somebody watched, or are spread."""
-    if known is None:
-        return {}
-    cell, kept = known
-    size, sent = (int(kept.arrays.get(n, 0)) for n in ("bytes_per_link", "messages"))
-    found: dict[str, Any] = {"cell": cell}
-    if rounds and size * sent:
-        found["bytes"] = size * sent / rounds
-    seconds = kept.about.get("made", {}).get("seconds") if kept.about.get("made") else None
-    marks = kept.arrays.get(DETAIL + "seconds")
-    if marks is not None and len(marks):
-        at = thin.places(len(marks), 60)
-        found["marks"] = [[int(r), round(float(s), 3)] for r, s in marks[at]]
-    elif seconds and rounds:
-        found["seconds"] = seconds / rounds
-    return found
-
-
-# ------------------------------------------------------------------------------ the network
-
-
-def _networks(series: list[dict[str, Any]], kept: dict[Any, Any]) -> dict[str, list[Any]]:
-    """Graphs, rows held and what was predicted, each once; series say which are theirs."""
-    found: dict[str, list[Any]] = {"graphs": [], "held": []}
-    marks: dict[str, int] = {}
-
-    def place(kind: str, arrays: Sequence[np.ndarray], make: Any) -> int:
-        mark = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
-        key = kind + mark.hexdigest()
-        if key not in marks:
-            marks[key] = len(found[kind])
-            found[kind].append(make())
-        return marks[key]
-
-    for line in series:
-        known = kept.get(tuple(sorted(line["labels"].items())))
-        if known is None:
-            continue
-        arrays = known[1].arrays
-        seen = {k.removeprefix(DETAIL): v for k, v in arrays.items() if k.startswith(DETAIL)}
-        if "held" in seen:
-            held, classes = seen["held"], seen["classes"]
-            line["held"] = place("held", [held, classes], lambda h=held, c=classes: _held(h, c))
-        if "edges" in seen:
-            edges, nodes = seen["edges"].astype(int), len(seen["held"])
-            about = [edges, np.array([nodes, int(seen["links"])])]
-            line["graph"] = place(
-                "graphs", about, lambda n=nodes, e=edges, s=seen: _graph(n, e, int(s["links"]))
-            )
-        if "class_error" in seen:
-            which = _few(len(seen["class_error"]))
-            line["class_error"] = thin.packed(seen["class_error"][which])
-        if "bins" in seen:
-            line["bins"] = [[float(f"{v:.6g}") for v in row] for row in seen["bins"].tolist()]
-    return found
-
-
-MOST_HELD = 200  # nodes in a heat map
-
-
-def _few(nodes: int) -> np.ndarray:
-    return thin.places(nodes, MOST_HELD)
-
-
-def _held(held: np.ndarray, classes: np.ndarray) -> dict[str, Any]:
-    which = _few(len(held))
-    return {
-        "of": len(held),
-        "ids": which.tolist(),
-        "classes": [str(c) for c in classes],
-        "counts": held[which].astype(int).tolist(),
-    }
-
-
-def _graph(nodes: int, edges: np.ndarray, links: int) -> dict[str, Any]:
-    whole = len(edges) == links
-    at = layout.places(nodes, edges) if whole else None
-    drawn = edges if whole and len(edges) <= layout.DRAWN else edges[:0]
-    degree = np.bincount(edges.ravel(), minlength=nodes) if whole else np.zeros(0, int)
-    return {
-        "nodes": nodes,
-        "links": links,
-        "at": at,
-        "edges": drawn.tolist(),
-        "degree": degree.tolist(),
     }
 
 

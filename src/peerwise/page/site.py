@@ -26,7 +26,7 @@ from peerwise.peer.journal import JOURNAL, SECURITY
 from peerwise.peer.protocol.messages import Place
 from peerwise.peer.store import FILE, Store
 
-LETTERS = 40  # of the outbox
+LETTERS = 16  # of the outbox
 EVENTS = 20  # of the log
 REFUSED = 20  # callers
 RELEASES = 200

@@ -22,7 +22,7 @@ export function lines(box, series, { log = false, unit = '', label = 'round', fo
   const W = Math.max(300, box.clientWidth || 1000), phone = W < 620, H = phone ? 300 : height;
   const longest = Math.max(4, ...series.map(s => s.name.length + 6));
   const labelled = series.length <= 12;
-  const L = 50, R = labelled ? Math.min(phone ? 104 : 210, 14 + longest * 7.2) : 16, T = 30, B = 44;
+  const L = 50, R = labelled ? Math.min(phone ? 122 : 210, 14 + longest * 7.2) : 16, T = 30, B = 44;
   const xs = series.flatMap(s => s.x), ys = series.flatMap(s => [...s.y, ...(s.lo || []), ...(s.hi || []), ...(s.thin || []).flatMap(t => t.y)]).filter(v => v !== null && v !== undefined);
   if (!xs.length || !ys.length) { box.replaceChildren(h('p', { class: 'note' }, 'Nothing to draw yet.')); return { highlight() {} }; }
   let x0 = from ?? Infinity, x1 = end ?? -Infinity;

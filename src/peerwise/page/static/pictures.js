@@ -13,14 +13,16 @@ export function network(box, net, ids, { on = () => {}, names = null, say = null
   const text = i => say ? say(i) : `${names ? names[i] : 'node ' + i}${now.has(i) ? `\ntest error ${fix(now.get(i))}` : ''}`;
   const svg = h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `The network: ${n} nodes, ${net.links} links; nodes coloured by value` },
     net.edges.map(([a, b]) => h('line', { x1: X(a), y1: Y(a), x2: X(b), y2: Y(b), class: many ? 'edge many' : 'edge', 'data-link': `${a}-${b}` })));
+  const above = h('g');
   for (let i = 0; i < n; i++) {
     const c = h('circle', { cx: X(i), cy: Y(i), r, class: 'node', 'data-node': i, fill: 'none', onmousemove: e => show(e, text(i)), onmouseenter: () => on(i), onmouseleave: () => { hide(); on(null); } });
     circles.set(i, c);
     svg.append(c);
     if (r >= 10) { const t = h('text', { x: X(i), y: Y(i) + 4, 'text-anchor': 'middle', class: 'tiny', 'pointer-events': 'none' }, names ? '' : String(i)); labels.set(i, t); svg.append(t); }
-    if (names) svg.append(h('text', { x: X(i), y: Y(i) + r + 16, 'text-anchor': 'middle', class: 'ink' }, names[i].length > 18 ? names[i].slice(0, 17) + '…' : names[i]));
+    if (names) above.append(h('text', { x: X(i), y: Y(i) + r + 17, 'text-anchor': 'middle', class: 'ink halo' }, names[i].length > 18 ? names[i].slice(0, 17) + '…' : names[i]));
   }
   if (net.links > net.edges.length) svg.append(h('text', { x: 0, y: H - 2 }, `${net.links} links, too many to draw`));
+  svg.append(above);
   box.replaceChildren(svg);
   return {
     svg, circles,
@@ -96,7 +98,7 @@ export function forest(box, rows, { unit, baseline, lower }) {
   const side = v => v === 0 ? 'var(--soft)' : (v < 0) === lower ? 'var(--good)' : 'var(--bad)';
   box.replaceChildren(h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `Differences to ${baseline}: ` + rows.map(r => `${r.name} ${fix(r.value)}`).join(', ') },
     niceTicks(a, b, 6).map(v => [h('line', { x1: X(v), x2: X(v), y1: T - 8, y2: H - 40, class: 'gridline' }), h('text', { x: X(v), y: H - 22, 'text-anchor': 'middle' }, (v > 0 ? '+' : '') + +v.toPrecision(3))]),
-    h('line', { x1: X(0), x2: X(0), y1: T - 12, y2: H - 40, class: 'axis' }), h('text', { x: X(0), y: 14, 'text-anchor': 'middle', class: 'title' }, baseline), h('text', { x: W - Rr + 20, y: 14 }, `difference, ${''}interval, p (Holm)`),
+    h('line', { x1: X(0), x2: X(0), y1: T - 12, y2: H - 40, class: 'axis' }), h('text', { x: X(0), y: 14, 'text-anchor': 'middle', class: 'title' }, baseline), h('text', { x: W - Rr + 20, y: 14 }, 'difference, interval, p after Holm'),
     rows.map((r, i) => { const y = T + i * R + R / 2; return [h('text', { x: L - 12, y: y + 4.5, 'text-anchor': 'end', class: 'ink' }, r.name), r.low === null ? null : h('line', { x1: X(r.low), x2: X(r.high), y1: y, y2: y, stroke: side(r.value), 'stroke-width': 3 }), h('circle', { cx: X(r.value), cy: y, r: 5.5, fill: side(r.value) }), h('text', { x: W - Rr + 20, y: y + 4.5, class: 'ink' }, r.text)]; }),
     h('text', { x: (L + W - Rr) / 2, y: H - 4, 'text-anchor': 'middle' }, unit)));
 }

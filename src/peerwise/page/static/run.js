@@ -200,7 +200,7 @@ function comparisonSection() {
   const c = D.comparison;
   if (!c) return null;
   const box = h('div', { class: 'scroll wide', tabindex: '0', role: 'region', 'aria-label': 'comparison of methods' }), p = v => v === null ? '–' : v < .001 ? '<.001' : v.toFixed(3).replace(/^0/, ''), signed = v => v === null ? '–' : (v >= 0 ? '+' : '−') + Math.abs(v).toFixed(3);
-  const draw = () => forest(box, c.rows.map(r => ({ name: r.method, value: r.difference, low: r.low, high: r.high, text: `${signed(r.difference)}  [${signed(r.low)}, ${signed(r.high)}]  ${p(r.p_holm)}` })), { unit: `${metricName(c.metric)}, less ${c.baseline}`, baseline: c.baseline, lower: c.lower });
+  const draw = () => forest(box, c.rows.map(r => ({ name: r.method, value: r.difference, low: r.low, high: r.high, text: signed(r.difference) + (r.low === null ? '' : `  [${signed(r.low)}, ${signed(r.high)}]`) + (r.p_holm === null ? '' : `  p ${p(r.p_holm)}`) })), { unit: `${metricName(c.metric)}, less ${c.baseline}`, baseline: c.baseline, lower: c.lower });
   const t = dataTable([{ name: 'method', label: true, value: r => r.method, cell: r => r.method }, { name: 'pairs', value: r => r.pairs, cell: r => fix(r.pairs, 0) }, { name: 'difference', value: r => r.difference, cell: r => signed(r.difference), text: r => signed(r.difference) },
     { name: '95 % interval', value: r => r.low, cell: r => `${signed(r.low)} to ${signed(r.high)}`, text: r => `${signed(r.low)} to ${signed(r.high)}` }, { name: 'p (Wilcoxon)', value: r => r.p, cell: r => p(r.p), text: r => p(r.p) }, { name: 'p (Holm)', value: r => r.p_holm, cell: r => p(r.p_holm), text: r => p(r.p_holm) },
     { name: 'won / tied / lost', value: r => r.wins, cell: r => `${r.wins} / ${r.ties} / ${r.losses}`, text: r => `${r.wins}/${r.ties}/${r.losses}` }], c.rows);
@@ -212,8 +212,8 @@ function comparisonSection() {
 function claimsSection() {
   if (!D.claims.length) return null;
   const kind = { held: 'good', 'not held': 'bad', undecided: 'warn' };
-  return { part: section('Claims of the paper', null, 'Held: the 95 % interval over repetitions lies on the claimed side; not held: on the other; undecided: it holds zero, or there is no interval.', h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'claims' }, h('table', {}, h('thead', {}, h('tr', {}, ['verdict', 'claim', 'ours', 'paper'].map(t => h('th', { scope: 'col', class: 'words' }, t)))),
-    h('tbody', {}, D.claims.map(c => h('tr', {}, h('td', { class: 'words' }, h('span', { class: 'verdict ' + kind[c.verdict] }, c.verdict)), h('td', { class: 'words' }, c.claim, h('br'), h('small', {}, 'held when: ' + c.rule)), h('td', { class: 'words' }, c.ours, c.reason ? [h('br'), h('small', {}, c.reason)] : null), h('td', { class: 'words' }, c.paper || '–'))))))), draw() {} };
+  return { part: section('Claims of the paper', null, 'Held: the 95 % interval over repetitions lies on the claimed side; not held: on the other; undecided: it holds zero, or there is no interval.', h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'claims' }, h('table', {}, h('thead', {}, h('tr', {}, ['verdict', 'claim', 'ours', ...(D.claims.some(c => c.paper) ? ['paper'] : [])].map(t => h('th', { scope: 'col', class: 'words' }, t)))),
+    h('tbody', {}, D.claims.map(c => h('tr', {}, h('td', { class: 'words' }, h('span', { class: 'verdict ' + kind[c.verdict] }, c.verdict)), h('td', { class: 'words' }, c.claim, h('br'), h('small', {}, 'held when: ' + c.rule)), h('td', { class: 'words' }, c.ours, c.reason ? [h('br'), h('small', {}, c.reason)] : null), D.claims.some(x => x.paper) ? h('td', { class: 'words' }, c.paper || '–') : null)))))), draw() {} };
 }
 
 function itemSections() {

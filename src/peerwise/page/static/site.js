@@ -11,6 +11,8 @@ const tile = (big, small, kind) => h('div', { class: 'tile' }, h('b', { class: k
 const clock = t => t ? t.replace('T', ' ').slice(0, 19) : '–';
 const none = text => h('p', { class: 'note' }, text);
 const days = end => end ? Math.floor((Date.parse(end) - Date.now()) / 86400000) : null;
+/* Wilson's interval of a share of n rows */
+const wilson = (p, n) => { const z = 1.96, c = (p + z * z / (2 * n)) / (1 + z * z / n), w = z / (1 + z * z / n) * Math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)); return `${fix(Math.max(0, c - w), 2)} to ${fix(Math.min(1, c + w), 2)}`; };
 const dayWords = d => d === null ? '–' : d < 0 ? h('span', { class: 'state bad' }, 'over') : d < 30 ? h('span', { class: 'state warn' }, `${d} days`) : `${d} days`;
 const tables = {};
 function table(name, columns, rows, empty) {
@@ -35,7 +37,7 @@ function draw() {
   drawSentence();
   if (!now.begun) return;
   const error = now.errors.at(-1), own = !now.held_out, p = now.privacy, sent = now.neighbours.reduce((a, n) => a + n.bytes, 0), soon = Math.min(...now.certificates.map(c => c.days));
-  tiles.replaceChildren(tile(`${now.round} / ${now.rounds}`, 'rounds'), own ? tile('not known', 'error on held-out rows: none are held out (--held-out)', 'quiet') : tile(error ? fix(error[1]) : '–', `error on ${now.held_out} held-out rows of this site`),
+  tiles.replaceChildren(tile(`${now.round} / ${now.rounds}`, 'rounds'), own ? tile('not known', 'error on held-out rows: none are held out (--held-out)', 'quiet') : tile(error ? fix(error[1]) : '–', `error on ${now.held_out} held-out rows of this site` + (error ? `; 95 % interval ${wilson(error[1], now.held_out)}` : '')),
     tile(now.pace ? span(now.pace) : '–', 'a round, of late'), tile(size(sent), 'have left this site'), p ? tile(`${fix(p.spent, 2)} / ${fix(p.epsilon, 2)}`, 'privacy budget ε spent', p.left <= 0 ? 'bad' : null) : tile('exact', 'letters carry no noise'),
     now.certificates.length ? tile(`${soon} days`, 'until a certificate ends', soon < 30 ? 'warn' : null) : null);
   lines(curve, [{ name: now.node, colour: own ? 7 : 0, dash: own ? 2 : 0, x: now.errors.map(e => e[0]), y: now.errors.map(e => e[1]) }], { unit: own ? 'error on rows that it learns from' : 'error on held-out rows', label: 'round', from: 0, end: now.rounds, height: 280 });
