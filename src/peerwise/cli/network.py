@@ -339,6 +339,7 @@ def _show(charter: "Charter") -> None:
 
     c = charter
     kinds = [f.kind for f in c.features]
+    unit = "row, or as its code says" if c.own_code or not c.budget else unit_of(c.cell)
     dialled = sum(node.address is not None for node in c.nodes.values())
     what = c.method_name
     for kind in ("model", "net") if not c.own_code else ():
@@ -358,7 +359,7 @@ def _show(charter: "Charter") -> None:
         ("method", what),
         ("rounds", f"{c.rounds}, {wait[c.pace.mode]}, seed {c.seed}"),
         ("budget", "none" if c.budget is None else f"epsilon {c.budget.epsilon:g}, "
-         f"delta {c.budget.delta:g} for one {'?' if c.own_code else unit_of(c.cell)}, {c.budget.accountant}"),
+         f"delta {c.budget.delta:g} for one {unit}, {c.budget.accountant}"),
         ("hash", c.hash),
     ]  # fmt: skip
     table = Table(title=f"Charter of {escape(c.name)}", title_justify="left", show_header=False)

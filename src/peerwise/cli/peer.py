@@ -346,9 +346,9 @@ def audit(
     if len(account["releases"]) > 20:
         console.print(f"and {len(account['releases']) - 20} before")
     console.print(
-        f"spent under this charter, for one {escape(account['unit'])}: epsilon "
-        f"{account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}; of the whole site see "
-        "`peerwise ledger`"
+        f"spent under this charter, for one {escape(str(account['unit']))}: epsilon "
+        f"{account['spent'].epsilon:.4g}, left {account['left'].epsilon:.4g}; what the whole site "
+        "has spent: `peerwise ledger`"
     )
 
 

@@ -20,8 +20,8 @@ def utility(view: View) -> Figure:
         for fields, arrays in runs:
             nodes = fields["nodes"]
             if "diffprivlib" in arrays:
-                style = {"color": "k", "ls": ":", "label": "diffprivlib, N = 1"}
-                lines.append(Line(EPSILONS, arrays["diffprivlib"][1].T, style))
+                dotted = {"color": "k", "ls": ":", "label": "diffprivlib, N = 1"}
+                lines.append(Line(EPSILONS, arrays["diffprivlib"][1].T, dotted))
                 continue
             color = SHADES({"1": 0.0, "100": 0.45, "1000": 0.85}.get(nodes, 0.6))
             for kind, ls in (("aware", "-"), ("plain", "--")):

@@ -23,6 +23,7 @@ def _utility(sets: list[str], scale: Scale) -> Tasks:
                 tasks[f"{name} {n}"] = Task(
                     f"{RUNS}:released", {"data": name, "nodes": n, **_shared(scale)}
                 )
+    for name in sorted(sets, key=lambda name: TOLD["columns"][name]):  # what takes longest last
         tasks[f"{name} diffprivlib"] = Task(f"{RUNS}:theirs", {"data": name, **_shared(scale)})
     return tasks
 
