@@ -138,6 +138,7 @@ def by_brute_force(alpha, mean, variance, weights):
     return moments(f / np.trapezoid(f, x), x)
 
 
+@pytest.mark.long("0.001", "0.2", "2.0")
 @pytest.mark.parametrize("alpha", [-1.0, -1e-3, 1e-3, 0.2, 0.5, 2.0])
 def test_moments_as_by_brute_force(alpha):
     """Two to ten posteriors, some far apart: 1 to 20 times the width of a usual one."""

@@ -341,7 +341,11 @@ def loss(weights, x, y):
 
 def of_nodes(share):
     """The network's loss where node i counts by share[i], its least value and where that is."""
+    return _of_nodes(tuple(share))
 
+
+@cache
+def _of_nodes(share):
     def network(weights):
         each = [loss(weights, *part) for part in zip(np.split(X, N), np.split(Y, N), strict=True)]
         return sum(s * f for s, (f, _) in zip(share, each, strict=True)), sum(

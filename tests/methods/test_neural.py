@@ -130,7 +130,7 @@ def test_starts_are_common_or_their_own():
     assert np.ptp(np.asarray(jax.tree.leaves(own)[0]), axis=0).max() > 0.1
 
 
-@pytest.mark.long("cvar_cvar", "ba_bfl", "cfa_ge", "decavg")
+@pytest.mark.long("cvar_cvar", "ba_bfl", "cfa_ge", "decavg", "relay_gd")
 @pytest.mark.parametrize(
     "method",
     [

@@ -306,7 +306,7 @@ def honest_accuracy(run):
     return honest, np.mean([accuracy(s) for s in np.asarray(run.state.value)[honest][:3]])
 
 
-@pytest.mark.long("dominant")
+@pytest.mark.full  # `make test`: the experiment, below
 @pytest.mark.parametrize("kind", ["random", "dominant"])
 def test_honest_nodes_of_an_attacked_network_keep_their_accuracy(kind):
     n = 40

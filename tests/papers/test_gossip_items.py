@@ -524,6 +524,7 @@ def peerwise(monkeypatch, capsys, tmp_path):
     return call
 
 
+@pytest.mark.full  # `make test`: the figure itself, above, and cli/
 def test_the_command_for_figure_2(peerwise, data_folder, tmp_path):
     asked = ["reproduce", "gossip-nb/figure-2", "--datasets", "spect_heart", "--reps", 30]
     code, out, err = peerwise(*asked, "--workers", 1)

@@ -100,6 +100,7 @@ def test_late_letters_are_as_late_as_the_simulators(tmp_path):
     assert_same(simulated(fed, daemons, 12, channel=delay(2)), daemons)
 
 
+@pytest.mark.long("naive_bayes")
 @pytest.mark.some("naive_bayes", "tan")
 @pytest.mark.parametrize("model", ["naive_bayes", "multinomial", "tan"])
 def test_units_and_structure_are_agreed_by_neighbours_first(tmp_path, model):

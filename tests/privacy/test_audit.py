@@ -97,6 +97,7 @@ def test_gaussian_noise_keeps_its_promise():
     assert 0.2 < audit(sampler, 0.0, 1.0, TRIALS, delta=1e-3) <= 1.0
 
 
+@pytest.mark.full  # `make test`: noise that keeps its promise, above
 def test_equal_data_are_not_told_apart():
     rng = np.random.default_rng(0)
     found = [audit(lambda _, trials: rng.normal(size=trials), 0, 1, 2000) for _ in range(20)]
