@@ -79,7 +79,8 @@ def case(method, graph, channel=None, rounds=4, ragged=False, **options):
 
 CASES = {
     "crc": lambda: case(crc(MODEL, m0=100.0), tree(), lossy(), stages=("combine", "adapt")),
-    "decdiff": lambda: case(decdiff(NET, training=SHORT), tree(), ragged=True),
+    "decdiff": lambda: case(decdiff(NET, training=SHORT), tree()),
+    "rows differ": lambda: case(decdiff(NET, training=SHORT), tree(), lossy(), ragged=True),
     "push": lambda: case(gossip_nb(MODEL, counter="push_sum"), topology.pushes(N, rounds=4), lossy()),
     "relay": lambda: case(relay(MODEL), tree(), lossy(), 6),
     "ba_bfl": lambda: case(ba_bfl(bayesian(), training=SHORT), topology.regular(N + 1), n=N + 1),
