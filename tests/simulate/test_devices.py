@@ -15,8 +15,9 @@ QUICKLY = (
     "--xla_cpu_use_fusion_emitters=false"
 )
 EVERY = (
-    "crc", "decdiff", "rows differ", "push", "relay", "ba_bfl", "cvar", "cfa_ge", "cfa_ge kept", "hubs", "star",
-    "server", "late", "late pushes", "redrawn", "complete", "exact", "double", "checkpoints",
+    "crc", "decdiff", "rows differ", "push", "relay", "ba_bfl", "cvar", "cfa_ge", "cfa_ge kept",
+    "hubs", "star", "server", "late", "late pushes", "redrawn", "complete", "exact", "double",
+    "checkpoints",
 )  # fmt: skip
 
 

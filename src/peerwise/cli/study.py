@@ -224,6 +224,7 @@ def run(
     if mesh is not None:
         same_description(description, folder)
         engine = shared = OneNetwork(mesh, cut)
+        shared.check(jobs_of(description))
         if not is_first():
             shared.follow(jobs_of(description), folder)
             return
