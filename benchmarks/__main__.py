@@ -15,6 +15,7 @@ NAMES = (
     "crc_speed",
     "relay_speed",
     "scaling",
+    "devices",
     "aggregation",
     "ragged",
     "compile",

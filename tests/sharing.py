@@ -68,6 +68,10 @@ def bayesian():
     return bayesian_network(mlp(D, C, (6,)), D, C, 2, 3, False)
 
 
+def pushes():
+    return topology.pushes(N, rounds=4)
+
+
 def tree():
     return topology.random_tree(N, seed=1)
 
@@ -79,8 +83,9 @@ def case(method, graph, channel=None, rounds=4, ragged=False, **options):
 
 CASES = {
     "crc": lambda: case(crc(MODEL, m0=100.0), tree(), lossy(), stages=("combine", "adapt")),
-    "decdiff": lambda: case(decdiff(NET, training=SHORT), tree(), ragged=True),
-    "push": lambda: case(gossip_nb(MODEL, counter="push_sum"), topology.pushes(N, rounds=4), lossy()),
+    "decdiff": lambda: case(decdiff(NET, training=SHORT), tree()),
+    "rows differ": lambda: case(decdiff(NET, training=SHORT), tree(), lossy(), ragged=True),
+    "push": lambda: case(gossip_nb(MODEL, counter="push_sum"), pushes(), lossy()),
     "relay": lambda: case(relay(MODEL), tree(), lossy(), 6),
     "ba_bfl": lambda: case(ba_bfl(bayesian(), training=SHORT), topology.regular(N + 1), n=N + 1),
     "cvar": lambda: case(cvar_cvar(NET, training=SHORT), topology.ring(N), lossy()),

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "sharing.py"
-QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+QUICKLY = (
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 "
+    "--xla_cpu_use_fusion_emitters=false"
+)
 EVERY = (
-    "crc", "decdiff", "push", "relay", "ba_bfl", "cvar", "cfa_ge", "cfa_ge kept", "hubs", "star",
-    "server", "late", "late pushes", "redrawn", "complete", "exact", "double", "checkpoints",
+    "crc", "decdiff", "rows differ", "push", "relay", "ba_bfl", "cvar", "cfa_ge", "cfa_ge kept",
+    "hubs", "star", "server", "late", "late pushes", "redrawn", "complete", "exact", "double",
+    "checkpoints",
 )  # fmt: skip
 
 
@@ -110,7 +114,7 @@ def test_two_processes_give_what_one_gives(few):
 
 @pytest.mark.full  # test_any_number_of_devices_gives_what_one_gives
 def test_all_methods_on_any_number_of_devices(tmp_path):
-    ended(started(tmp_path / "one", "1,2,4,8", EVERY))
+    ended(started(tmp_path / "one", "1,2,8", EVERY))
     results = found(tmp_path / "one")
     assert list(results) == list(EVERY)
     check(results)
@@ -120,14 +124,12 @@ def test_all_methods_on_any_number_of_devices(tmp_path):
 def test_all_methods_in_two_processes(tmp_path):
     address = {"COORDINATOR": f"127.0.0.1:{free_port()}", "PROCESSES": "2"}
     pair = [
-        started(tmp_path / f"two{i}", "2,4", EVERY[:-1], **address, PROCESS=str(i)) for i in (0, 1)
+        started(tmp_path / f"two{i}", "4", EVERY[:-1], **address, PROCESS=str(i)) for i in (0, 1)
     ]
-    alone = started(tmp_path / "one", "2,4", EVERY[:-1])
+    alone = started(tmp_path / "one", "2", EVERY[:-1])
     ended(*pair, alone)
     results = found(tmp_path / "one")
     for i in (0, 1):
         both = found(tmp_path / f"two{i}")
         for case in EVERY[:-1]:
-            for count in ("2", "4"):
-                same(both[case][count], results[case][count])
-                same(both[case][count], results[case]["2"])
+            same(both[case]["4"], results[case]["2"])

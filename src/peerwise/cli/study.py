@@ -278,6 +278,7 @@ def run(
     if asked.many:
         place = shared = OneNetwork(use_devices(asked, device, workers), cut)
         same_description(description, folder)
+        shared.check(jobs_of(description))
         if not is_first():
             shared.follow(jobs_of(description), folder)
             return

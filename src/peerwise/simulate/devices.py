@@ -1,7 +1,5 @@
 """Devices that share a network, of this process or of several on many machines."""
 
-import socket
-import time
 from typing import Any
 
 import jax
@@ -9,9 +7,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 import peerwise
-from peerwise.errors import BadSetting, PeerwiseError
+from peerwise.errors import BadSetting
 from peerwise.processes import said_by_all
 from peerwise.simulate.exchange import AXIS
+from peerwise.simulate.rollcall import come, meet_all, wait_for
 
 DETECT = "auto"  # the coordinator that JAX finds under SLURM, Open MPI or Kubernetes
 WAIT = 300  # seconds for all processes to come together
@@ -63,23 +62,29 @@ def start_processes(
     gives up. Those that join are trusted: keep the port within a trusted network.
     """
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    if coordinator == DETECT:
-        told: dict[str, Any] = {}
-    else:
-        _check(coordinator, processes, process)
+    about = f"peerwise {peerwise.__version__}, jax {jax.__version__}"
+    told: dict[str, Any] = {}
+    if coordinator != DETECT:
+        address = _check(coordinator, processes, process)
         if process:
-            _answering(coordinator, wait)
+            come(address, process, about, wait)
+            wait_for(address, wait)  # JAX's own service, where process 0 was before
+        else:
+            meet_all(address, int(processes or 1), about, wait)
         told = {
             "coordinator_address": coordinator, "num_processes": processes, "process_id": process
         }  # fmt: skip
     try:
         jax.distributed.initialize(**told, initialization_timeout=wait)
     except (RuntimeError, ValueError) as error:
-        raise BadSetting(_why(error, coordinator, processes, wait)) from None
-    _same_version()
+        raise BadSetting(_why(error, coordinator)) from None
+    for i, word in enumerate(said_by_all(about)):
+        if word != about:
+            raise BadSetting(f"process {i} runs {word} and this one {about}: install the same")
 
 
-def _check(coordinator: str, processes: int | None, process: int | None) -> None:
+def _check(coordinator: str, processes: int | None, process: int | None) -> tuple[str, int]:
+    """Host and port, if everything makes sense."""
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise BadSetting(
@@ -92,45 +97,14 @@ def _check(coordinator: str, processes: int | None, process: int | None) -> None
         raise BadSetting(
             f"of {processes} processes there is none number {process}: they count from 0"
         )
+    return host.strip("[]"), int(port)
 
 
-def _answering(coordinator: str, wait: float) -> None:
-    """Wait until somebody listens at the coordinator's address."""
-    host, _, port = coordinator.rpartition(":")
-    until = time.monotonic() + wait
-    while True:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-            return
-        except OSError as error:
-            if time.monotonic() > until:
-                raise BadSetting(
-                    f"nobody answers at the coordinator {coordinator} after {wait:.0f} s "
-                    f"({error.strerror or error}): start process 0 there, or give its address"
-                ) from None
-            time.sleep(0.2)
-
-
-def _why(error: Exception, coordinator: str, processes: int | None, wait: float) -> str:
+def _why(error: Exception, coordinator: str) -> str:
     text = (str(error).splitlines() or [""])[0]
     if coordinator == DETECT:
         return (
             "JAX found no cluster here (SLURM, Open MPI, Kubernetes) that says who the processes "
             f"are ({text}): give the coordinator as HOST:PORT"
         )
-    if "DEADLINE" in text.upper() or "timed out" in text.lower():
-        return (
-            f"not all of {processes} processes came to {coordinator} within {wait:.0f} s: start "
-            "those that are missing, with the same number of processes"
-        )
     return f"the processes could not be joined at {coordinator}: {text}"
-
-
-def _same_version() -> None:
-    """Refuse processes whose programs would differ."""
-    said = said_by_all(f"peerwise {peerwise.__version__}, jax {jax.__version__}")
-    for i, word in enumerate(said):
-        if word != said[0]:
-            raise PeerwiseError(
-                f"process {i} runs {word} and process 0 {said[0]}: install the same everywhere"
-            )

@@ -56,13 +56,8 @@ def divide(topology: Topology, shards: Shards, parts: int, cut: str = "auto") ->
     branch, and of another graph the better of its own order and that of Cuthill and McKee.
     """
     n = topology.n
-    if cut not in CUTS:
-        raise UnknownName("way to cut a network", cut, CUTS)
-    if parts > n:
-        raise BadSetting(
-            f"{parts} devices cannot share {n} node{'s'[: n > 1]}: each needs one at least; take "
-            "fewer devices"
-        )
+    check_cut(cut)
+    check_count(parts, n)
     part = _parts_of(topology, parts, cut)
     group, bucket = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for i, held in enumerate(shards.groups):
@@ -101,6 +96,21 @@ def _blocks(kind: np.ndarray, kinds: int) -> tuple[int, ...]:
 def block_of(nodes: int) -> int:
     """The next power of two down from a share of the nodes, 1 at least."""
     return 1 << int(np.log2(np.clip(nodes // SHARE, 1, MOST)))
+
+
+def check_cut(cut: str) -> None:
+    """Refuse an unknown way to cut."""
+    if cut not in CUTS:
+        raise UnknownName("way to cut a network", cut, CUTS)
+
+
+def check_count(parts: int, n: int) -> None:
+    """Refuse more parts than nodes."""
+    if parts > n:
+        raise BadSetting(
+            f"{parts} devices cannot share {n} node{'s'[: n > 1]}: each needs one at least; take "
+            "fewer devices"
+        )
 
 
 def crossing(part: np.ndarray, src: np.ndarray, dst: np.ndarray) -> int:
@@ -147,9 +157,8 @@ def _all_links(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
 
 def _metis(matrix: csr_array, parts: int) -> np.ndarray:
     pymetis = extra("pymetis")
-    _, part = pymetis.part_graph(
-        parts, xadj=matrix.indptr, adjncy=matrix.indices, eweights=matrix.data.astype(int)
-    )
+    links = pymetis.CSRAdjacency(matrix.indptr, matrix.indices)
+    _, part = pymetis.part_graph(parts, links, eweights=matrix.data.astype(int))
     part = np.asarray(part, np.int64)
     if np.unique(part).size < parts:
         raise BadSetting(

@@ -176,6 +176,13 @@ class ManyDevices:
         mine = carry, self._mine
         return self._settled(_advance(self._plan, self._mesh, mine, start, stop, *self._rest))
 
+    def compiled(self) -> Any:
+        """The program of the rounds, for those who want to read it."""
+        start = jax.eval_shape(partial(_begin, self._plan, self._mesh), self._mine,
+                               self._rest[0], *self._rest[2:])[0]  # fmt: skip
+        given = (start, self._mine), 0, 1, *self._rest
+        return _advance.lower(self._plan, self._mesh, *given).compile()
+
     def _settled(self, made: Any) -> Carry:
         # programs that wait for each other must not queue: threads of a CPU are few
         carry, broke = jax.block_until_ready(made)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from peerwise.errors import BadSetting
 from peerwise.processes import Elsewhere, first_says, meet
+from peerwise.simulate.parts import check_count, check_cut
 from peerwise.study.engine import checkpoint_of, work
 from peerwise.study.jobs import Arrays, Job, Run
 from peerwise.study.provenance import depends
@@ -56,6 +57,13 @@ class OneNetwork(NamedTuple):
 
     mesh: Any
     cut: str = "auto"
+
+    def check(self, jobs: Iterable[Run]) -> None:
+        """Refuse what these devices cannot share, before anything is run."""
+        check_cut(self.cut)
+        for job in jobs:
+            if job.cell.method.traits.place != "pooled":
+                check_count(self.mesh.devices.size, job.cell["split"]["nodes"])
 
     def run(self, jobs: Sequence[Job], folder: Path, report: Callable[[], None]) -> dict[str, str]:
         """Run jobs, with all processes; called in process 0."""
