@@ -43,10 +43,13 @@ class Feed:
         self._lock = threading.Lock()
         self._text, self._taken, self.number = "", float("-inf"), 0
 
-    def now(self) -> tuple[int, str]:
-        """The newest state as JSON, and its number, which changes when it does."""
+    def now(self, fresh: bool = False) -> tuple[int, str]:
+        """The newest state as JSON, and its number, which changes when it does.
+
+        `fresh`: looked at again, however short ago the last time was.
+        """
         with self._lock:
-            if time.monotonic() - self._taken >= self.pause:
+            if fresh or time.monotonic() - self._taken >= self.pause:
                 try:
                     text = json.dumps(self._look(), allow_nan=False)
                 except PeerwiseError as error:
@@ -196,7 +199,7 @@ class Page:
         try:
             while not self._server.should_exit:
                 ending = self.ended
-                number, text = await run_in_threadpool(self._feed.now)
+                number, text = await run_in_threadpool(self._feed.now, ending)
                 if number != seen:
                     seen, said = number, time.monotonic()
                     yield f"id: {number}\ndata: {text}\n\n"

@@ -37,8 +37,8 @@ function draw() {
   drawSentence();
   if (!now.begun) return;
   const error = now.errors.at(-1), own = !now.held_out, p = now.privacy, sent = now.neighbours.reduce((a, n) => a + n.bytes, 0), soon = Math.min(...now.certificates.map(c => c.days));
-  tiles.replaceChildren(tile(`${now.round} / ${now.rounds}`, 'rounds'), own ? tile('not known', 'error on held-out rows: none are held out (--held-out)', 'quiet') : tile(error ? fix(error[1]) : '–', `error on ${now.held_out} held-out rows of this site` + (error ? `; 95 % interval ${wilson(error[1], now.held_out)}` : '')),
-    tile(now.pace ? span(now.pace) : '–', 'a round, of late'), tile(size(sent), 'have left this site'), p ? tile(`${fix(p.spent, 2)} / ${fix(p.epsilon, 2)}`, 'privacy budget ε spent', p.left <= 0 ? 'bad' : null) : tile('exact', 'letters carry no noise'),
+  tiles.replaceChildren(tile(`${now.round} / ${now.rounds}`, 'rounds'), own ? tile('not known', 'error on held-out rows: none are held out (--held-out)', 'quiet') : tile(error ? fix(error[1]) : '–', `error on ${now.held_out} held-out rows of this site` + (error ? ` (95 %: ${wilson(error[1], now.held_out)})` : '')),
+    tile(now.pace ? span(now.pace) : '–', 'a round, of late'), tile(size(sent), 'have left this site'), p ? tile(`${fix(p.spent, 2)} / ${fix(p.epsilon, 2)}`, 'privacy budget ε spent') : tile('exact', 'letters carry no noise'),
     now.certificates.length ? tile(`${soon} days`, 'until a certificate ends', soon < 30 ? 'warn' : null) : null);
   lines(curve, [{ name: now.node, colour: own ? 7 : 0, dash: own ? 2 : 0, x: now.errors.map(e => e[0]), y: now.errors.map(e => e[1]) }], { unit: own ? 'error on rows that it learns from' : 'error on held-out rows', label: 'round', from: 0, end: now.rounds, height: 280 });
   aboutError.textContent = own ? 'This is training error: it says nothing about new rows. Hold rows out with --held-out 0.2 to see how good the model is for this site.' : `${now.held_out} rows of this site that the model never learns from.`;
@@ -51,7 +51,7 @@ function draw() {
   if (p) {
     const used = h('progress', { max: p.epsilon, value: p.spent, 'aria-label': 'privacy budget spent' });
     if (!tables.privacy) { tables.privacy = dataTable([plain('receipt', 'receipt'), plain('time', 'time', { cell: r => clock(r.time) }), plain('mechanism', 'mechanism', { words: true }), plain('ε', 'epsilon', { cell: r => fix(r.epsilon, 4) }), plain('δ', 'delta', { cell: r => r.delta ? r.delta.toExponential(1) : '0' }), plain('about', 'about', { words: true })], p.releases, { caption: '' }); } else tables.privacy.refresh(p.releases);
-    parts.privacy.replaceChildren(h('p', {}, `ε ${fix(p.spent, 4)} of ${fix(p.epsilon, 4)} is spent, ${fix(p.left, 4)} is left (δ ${p.delta}, ${p.accountant} accounting), in ${p.count} releases.`), used, tables.privacy.element);
+    parts.privacy.replaceChildren(h('p', {}, `ε ${fix(p.spent, 4)} of ${fix(p.epsilon, 4)} is spent, ${fix(p.left, 4)} is left (δ ${p.delta}, ${p.accountant} accounting), in ${p.count} release${p.count === 1 ? '' : 's'}.`), used, tables.privacy.element);
   } else parts.privacy.replaceChildren(none('No privacy budget was agreed on: letters are exact. A neighbour that keeps them can work out this site’s updates.'));
   table('certificates', [{ name: 'of', label: true, value: r => r.what, cell: r => r.what }, plain('ends', 'ends', { cell: r => clock(r.ends) }), { name: 'left', value: r => r.days, cell: r => dayWords(r.days) }], now.certificates, 'The folder of keys is not known here.');
   table('refused', [plain('time', 'time', { label: true, cell: r => clock(r.time) }), plain('caller', 'caller', { words: true }), plain('address', 'address', { words: true }), plain('why', 'why', { words: true })], now.refused, 'Nobody was refused.');
