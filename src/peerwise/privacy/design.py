@@ -6,7 +6,7 @@ the noisy counts, so that released statistics are raw sums like any others, and 
 """
 
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -63,6 +63,15 @@ class Design:
         every[1:, self.lines :] = 0
         return every
 
+    def computed(self, x: np.ndarray) -> np.ndarray:
+        """The coordinates of rows in double precision, each row by itself."""
+        with jax.enable_x64(True):
+            return np.asarray(self._features(jnp.asarray(x, jnp.float64)))
+
+    @cached_property
+    def _features(self) -> Any:
+        return jax.jit(self.features)
+
     def features(self, x: Array) -> Array:
         """The coordinates of rows [m, q + r]."""
         phi = self.model.features(x)
@@ -89,6 +98,12 @@ class Design:
             return moved
         rows = lines.sum(0)[self.count[q:]]
         return {"classes": moved, "shared": sums + _rounded(middle[q:].astype(kind) * rows)}
+
+
+@lru_cache(maxsize=32)
+def design_of(model: Model, low: tuple[float, ...], high: tuple[float, ...]) -> Design:
+    """The design of a model whose numbers have these bounds; the same one when asked again."""
+    return Design(model, np.array(low), np.array(high))
 
 
 def _rounded(term: Any) -> Any:

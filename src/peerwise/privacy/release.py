@@ -8,8 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -20,7 +18,7 @@ from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
 from peerwise.models.registry import first_phase, model_for, resolved
-from peerwise.privacy.design import Design, Noising, noising
+from peerwise.privacy.design import Design, Noising, design_of, noising
 from peerwise.privacy.ledger import Ledger
 from peerwise.privacy.mechanism import Noise, vetted
 from peerwise.privacy.sensitivity import clip
@@ -104,7 +102,7 @@ def private_statistics(
         )
     built = model_for(schema, model)
     low, high = _encoded(schema, bounds)
-    design = Design(built, low, high)
+    design = design_of(built, tuple(low.tolist()), tuple(high.tolist()))
     noised = noising(design, epsilon, delta, mechanism, split, person_rows)
     x, y = _rows(x, y, schema)
     x, clipped = clip(x, schema.cardinalities, low, high)
@@ -133,12 +131,7 @@ def exact_coordinates(
     One row more or less moves each by its reach at most, in the numbers that are computed.
     """
     q, classes = design.lines, design.model.classes
-    features = jax.jit(design.features)
-
-    def coordinates(z: np.ndarray) -> np.ndarray:
-        with jax.enable_x64(True):
-            return np.asarray(features(jnp.asarray(z, jnp.float64)))
-
+    coordinates = design.computed
     lines = exact_sums(lambda z: coordinates(z)[:, :q], x, y, classes, design.reach[:q])
     if not design.model.shared:
         return lines, np.zeros(0)

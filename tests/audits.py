@@ -1,0 +1,197 @@
+"""Membership audits of the code that real releases go through: `python tests/audits.py 20000`.
+
+Two sets of rows differ in one row, the one that moves a release most. Each path is run many times
+on both, with noise that no seed repeats, and what was released is reduced to the likelihood ratio,
+the best that an adversary who knows everything else can do.
+"""
+
+import sys
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from peerwise.core import State
+from peerwise.data.loaders import Table
+from peerwise.models.registry import model_for
+from peerwise.peer.drafting import Known, draft
+from peerwise.peer.plan import Plan
+from peerwise.privacy import audit, private_statistics, public_schema
+from peerwise.privacy.design import Design
+from peerwise.privacy.release import exact_coordinates
+from peerwise.privacy.sums import exact_update
+
+COLUMNS = {"age": (0.0, 100.0), "dose": (0.0, 4.0), "sex": ("f", "m")}
+CLASSES = ("no", "yes")
+SCHEMA = public_schema(COLUMNS, CLASSES)
+ROWS, DELTA, ROUNDS, CLIP = 30, 1e-6, 4, 1.0
+PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
+
+
+def frame_of(there: bool) -> tuple[pd.DataFrame, np.ndarray]:
+    """Rows with the one in question, which lies at its bounds, or without."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(0, 100, ROWS), "dose": rng.uniform(0, 4, ROWS)})
+    frame["sex"] = np.where(rng.random(ROWS) < 0.5, "f", "m")
+    labels = np.where(rng.random(ROWS) < 0.5, *CLASSES).astype(object)
+    frame.loc[0], labels[0] = [100.0, 4.0, "f"], "yes"
+    return (frame, labels) if there else (frame[1:].reset_index(drop=True), labels[1:])
+
+
+def ratio(kind: str, released: np.ndarray, without: np.ndarray, moved: np.ndarray, scale: Any):
+    """log p(released | with the row) - log p(released | without it)."""
+    apart = (released - without) / scale
+    if kind == "laplace":
+        return float((np.abs(apart) - np.abs(apart - moved / scale)).sum())
+    return float(((apart**2 - (apart - moved / scale) ** 2) / 2).sum())
+
+
+class NoLedger:
+    """Takes every charge: an audit is about noise."""
+
+    accountant, above = "basic", None
+
+    def check_schema(self, schema: str) -> None:
+        """Any will do."""
+
+    def charge(self, *args: Any, **options: Any) -> int:
+        """Nothing is written down."""
+        return 1
+
+
+def _statistics(release: Any, there: bool, trials: int) -> np.ndarray:
+    """Likelihood ratios of many releases of naive Bayes statistics."""
+    design = Design(model_for(SCHEMA), -np.ones(2), np.ones(2))
+    codes = {"f": 0, "m": 1}
+    sums = []
+    for each in (True, False):
+        frame, labels = frame_of(each)
+        x = np.stack([frame["age"] / 50 - 1, frame["dose"] / 2 - 1, frame["sex"].map(codes)], 1)
+        y = np.array([CLASSES.index(label) for label in labels])
+        sums.append(exact_coordinates(design, x.astype(float), y)[0])
+    found = np.empty(trials)
+    for t in range(trials):
+        values, made = release(there)
+        seen, _ = design.coordinates(values)
+        found[t] = ratio(made.kind, seen, sums[1], sums[0] - sums[1], made.scale[None])
+    return found
+
+
+def through_private_statistics(kind: str, split: str, epsilon: float, there: bool, trials: int):
+    """`privacy.private_statistics`, as a site calls it."""
+    frame, labels = frame_of(there)
+
+    def release(_: bool) -> Any:
+        made = private_statistics(
+            frame, labels, SCHEMA, epsilon=epsilon, bounds=COLUMNS, mechanism=kind, split=split,
+            delta=DELTA if kind == "gaussian" else 0.0,
+        )  # fmt: skip
+        return made.statistics.values, made.noising
+
+    return _statistics(release, there, trials)
+
+
+def plan_of(method: Any, epsilon: float, there: bool) -> Plan:
+    """What a peer runs, with rows of its own."""
+    frame, labels = frame_of(there)
+    table = Table("rows", frame, labels, "ill")
+    known = Known({c: b for c, b in COLUMNS.items() if c != "sex"}, {"sex": ("f", "m")}, CLASSES)
+    charter = draft(
+        table, PAIR, {"method": method, "privacy": {"epsilon": epsilon}, "run": {"rounds": ROUNDS}},
+        name="audit", addresses={"a": "127.0.0.1:7400"}, known=known, limits={"rows": 1000},
+        budget={"epsilon": epsilon, "delta": DELTA},
+    )  # fmt: skip
+    return Plan(charter, "a", table)
+
+
+def through_a_peer(epsilon: float, there: bool, trials: int) -> np.ndarray:
+    """The release of a peer that begins, from its charter and file."""
+    plan = plan_of("gossip_nb", epsilon, there)
+    noise = plan.learning.noise(model_for(plan.charter.schema()))
+    scale = np.sqrt(noise.variance)  # gaussian at this delta
+
+    class Made:
+        kind = "gaussian"
+
+    Made.scale = scale
+
+    def release(_: bool) -> Any:
+        return plan._released(NoLedger())(None, _Shard)[0], Made
+
+    return _statistics(release, there, trials)
+
+
+class _Shard:
+    x = np.zeros((1, 3), np.float32)  # says in which precision the release is handed on
+
+
+def through_private_crc(epsilon: float, there: bool, trials: int) -> np.ndarray:
+    """All rounds of private CRC at a peer whose neighbour says nothing: noised updates."""
+    method = {"name": "private_crc", "clip": CLIP}
+    plans = {each: plan_of(method, epsilon, each) for each in (True, False)}
+    plan = plans[there]
+    node = plan.node(0)
+    worlds = {
+        each: p.learning.assembled(p.learning.world(p.x, p.y)).shards.of(0)
+        for each, p in plans.items()
+    }
+    model = plan.learning.model(plan.learning.world(plan.x, plan.y))
+    adapt, std = plan._noised(model), plan._multiplier() * CLIP
+    theta, features = jax.jit(model.theta), _features(model)
+    start = node.begin().state
+    found = np.zeros(trials)
+    for t in range(trials):
+        state = State(start.value, start.memory)
+        for r in range(ROUNDS):
+            weight = np.asarray(theta(state.value).weight, float)
+            means = [
+                exact_update(features, np.asarray(worlds[e].x), np.asarray(worlds[e].y),
+                             weight, CLIP)
+                for e in (True, False)
+            ]  # fmt: skip
+            after = adapt(state, worlds[there], r)
+            told = np.asarray(after.value, float) - np.asarray(state.value, float)
+            found[t] += ratio("gaussian", told, means[1], means[0] - means[1], std)
+            state = after
+    return found
+
+
+def _features(model: Any) -> Any:
+    def features(x: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(model.features(jnp.asarray(x, jnp.float64)))
+
+    return features
+
+
+# name -> claimed epsilon, delta, sampler(there, trials)
+PATHS: dict[str, tuple[float, float, Any]] = {
+    "private_statistics, Laplace, even": (
+        1.0, 0.0, partial(through_private_statistics, "laplace", "even", 1.0)),
+    "private_statistics, Laplace, optimal": (
+        1.0, 0.0, partial(through_private_statistics, "laplace", "optimal", 1.0)),
+    "private_statistics, Gaussian, even": (
+        1.0, DELTA, partial(through_private_statistics, "gaussian", "even", 1.0)),
+    "a peer's release (gossip_nb)": (1.0, DELTA, partial(through_a_peer, 1.0)),
+    f"private CRC at a peer, {ROUNDS} rounds": (2.0, DELTA, partial(through_private_crc, 2.0)),
+}  # fmt: skip
+
+
+def audited(name: str, trials: int, confidence: float = 0.99) -> float:
+    """The lower bound on epsilon that so many releases on each side show."""
+    _, delta, sampler = PATHS[name]
+    return audit(sampler, True, False, trials, confidence, delta)
+
+
+if __name__ == "__main__":
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    chosen = [name for name in PATHS if not sys.argv[2:] or sys.argv[2] in name]
+    print(f"| path | claimed epsilon | delta | lower bound, {trials:,} releases a side |")
+    print("|---|--:|--:|--:|")
+    for name in chosen:
+        epsilon, delta, _ = PATHS[name]
+        print(f"| {name} | {epsilon:g} | {delta:g} | {audited(name, trials):.2f} |", flush=True)
