@@ -126,8 +126,8 @@ def run(
     home = keys or charter.parent
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
-        linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel), quiet=quiet,
-        allowed=allow or (),
+        linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel),
+        quiet=quiet, allowed=allow or (),
         passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:
