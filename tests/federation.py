@@ -153,10 +153,13 @@ class Alone:
 
     def look(self) -> None:
         """Have the peer take up what is in its file."""
-        seen = looked(self.daemon.store)
+        self.bring(looked(self.daemon.store))
+
+    def bring(self, event: Any) -> None:
+        """Bring an event to its core."""
 
         async def feed() -> None:
-            self.daemon._feed(seen)
+            self.daemon._feed(event)
 
         self.run(feed())
 

@@ -11,6 +11,7 @@ from helpers import command
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.peer import serve as serving
 from peerwise.peer import views
+from peerwise.peer.protocol.messages import Started
 from peerwise.peer.serve import only_one
 from peerwise.peer.store import ASIDE, Place
 
@@ -185,6 +186,7 @@ def test_a_peer_knows_who_lacks_its_last_letter(fed):
         for sender in "ac":
             alone.accept(sender, written(daemon, sender, own_letter(daemon)))
         alone.until(lambda t=t: daemon.place.round > t)
+    alone.bring(Started(frozenset()))
     alone.until(lambda: daemon.core.ended)
     assert daemon.lacking == ("a", "c")
     alone.close()

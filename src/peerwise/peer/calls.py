@@ -28,7 +28,8 @@ class Calls:
     """Who calls a peer, and what it is told.
 
     `mark` is the hash of the charter and `summary` what it says, key by key; `feed` brings an event
-    to the core; `heads` says what a caller may compare, after a place.
+    to the core; `heads` says what a caller may compare, after a place; `ready` is what a letter
+    needs before it is brought to the core.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class Calls:
         meters: Meters,
         feed: Callable[[Any], None],
         heads: Callable[[str, Place], Awaitable[bytes]],
+        ready: Callable[[bytes], Awaitable[None]],
     ):
-        self._heads = heads
+        self._heads, self._ready = heads, ready
         self._core, self._mark, self._summary = core, mark, summary
         self._meters, self._feed = meters, feed
         self._sparing = Sparing()
@@ -79,6 +81,7 @@ class Calls:
 
     async def accepted(self, sender: str, body: bytes) -> bytes:
         """The answer to a letter of a neighbour: it is on the disk then; `Refused` where not."""
+        await self._ready(body)
         return await self._asked("Push", lambda ticket: Pushed(ticket, sender, body))
 
     async def _answered(self, call: Call) -> bytes:

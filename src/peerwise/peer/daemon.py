@@ -18,6 +18,7 @@ from peerwise.peer.greeting import summary
 from peerwise.peer.identity import Identity
 from peerwise.peer.journal import log
 from peerwise.peer.keeping import KEPT, Keeping, looked
+from peerwise.peer.large import is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
@@ -25,6 +26,7 @@ from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol.messages import (
     Advance,
     Answer,
+    Answered,
     Ask,
     Compute,
     Count,
@@ -40,6 +42,7 @@ from peerwise.peer.protocol.messages import (
     Wake,
 )
 from peerwise.peer.protocol.pace import paced
+from peerwise.peer.signing import marked
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Format
@@ -103,7 +106,7 @@ class Daemon:
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._summary = plan.charter.hash, summary(plan.charter)
         self._keeping = Keeping(store, plan, self.letters, self._feed)
-        self._mind = ThreadPoolExecutor(1, "mind")
+        self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(2, "hash")
         self._dialling = Dialling({}, self._summary, self.options.call_timeout)
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -183,7 +186,9 @@ class Daemon:
         )
         self._comparing = Comparing(self.charter, self.identity, store, disk)
         told = self._comparing.told
-        self.calls = Calls(self.core, self._mark, self._summary, self.meters, self._feed, told)
+        self.calls = Calls(
+            self.core, self._mark, self._summary, self.meters, self._feed, told, self._ready
+        )
         self._spawn(self._keeping.work())
         self._feed(await disk(looked, store))
         if self._stopped:
@@ -246,6 +251,7 @@ class Daemon:
         if self._core is not None:
             await self._keeping.run(self._keeping.write_acknowledged, self.core.acknowledged())
         self._mind.shutdown()
+        self._hashing.shutdown()
         self._keeping.close()
 
     # -- events in, effects out ------------------------------------------------------------------
@@ -305,7 +311,17 @@ class Daemon:
             self._over.set_exception(task.exception() or RuntimeError())
 
     async def _ask(self, effect: Ask) -> None:
-        self._feed(await self._dialling.asked(effect))
+        answer = await self._dialling.asked(effect)
+        if isinstance(answer, Answered) and answer.body is not None:
+            await self._ready(answer.body)
+        self._feed(answer)
+
+    async def _ready(self, body: bytes) -> None:
+        """Hash a large letter beside everything else; the core is brought it right after this."""
+        if is_large(body):
+            loop = asyncio.get_running_loop()
+            mark = await loop.run_in_executor(self._hashing, marked, body)
+            self.letters.note_hash(body, mark)
 
     async def _compute(self, effect: Compute) -> None:
         self._feed(await self._in_mind(self.computing.computed, effect))
@@ -316,8 +332,14 @@ class Daemon:
     def _wake(self, at: float) -> None:
         """Tell the core of the time at a moment."""
         if self._timer is not None:
+            if self._timer.when() == at:
+                return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(at, self._feed, Tick())
+        self._timer = asyncio.get_running_loop().call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._feed(Tick())
 
     def _stored(self, advance: Advance) -> None:
         """Go on from a round that is on the disk."""

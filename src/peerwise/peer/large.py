@@ -5,6 +5,7 @@ its reference is, and goes after it, so that a crash leaves a file too many and 
 """
 
 import hashlib
+import mmap
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -38,12 +39,12 @@ class Filed:
         self._file = -1
         self._file = os.open(path, os.O_RDONLY)
 
-    def read(self) -> bytes:
-        """The letter."""
+    def view(self) -> memoryview:
+        """The letter as it lies in its file, which no memory is needed for."""
         try:
-            return os.pread(self._file, os.fstat(self._file).st_size, 0)
-        except OSError as error:
-            raise BadFile(f"cannot read a large letter: {error.strerror}") from None
+            return memoryview(mmap.mmap(self._file, 0, prot=mmap.PROT_READ))
+        except (OSError, ValueError) as error:
+            raise BadFile(f"cannot read a large letter: {error}") from None
 
     def __del__(self) -> None:
         if self._file >= 0:

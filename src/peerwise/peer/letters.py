@@ -35,7 +35,7 @@ class Shelved:
 
     def whole(self) -> Letter:
         """The letter."""
-        content, _ = viewed(self._file.read())
+        content, _ = viewed(self._file.view())
         letter: Letter = self._form.decode(content, checked=False)
         return letter
 
@@ -57,6 +57,7 @@ class Letters:
         # of the letter that came last, what was worked out until it was opened, and its hash then
         self._latest: tuple[bytes, Head | None, Any] = b"", None, None
         self._hashed: tuple[bytes, Any] = b"", None
+        self._known: tuple[bytes, Any] = b"", None  # a letter that comes next, and its hash
 
     def form(self, node: Node, memory: Memory, agreed: Mapping[str, Any] | None) -> Format:
         """The format of a node's letters; `agreed` is what an earlier phase found."""
@@ -97,13 +98,19 @@ class Letters:
         self._told = head
         return {"ledger": str(head)} | ({} if before is None else {"ledger_before": str(before)})
 
+    def note_hash(self, body: bytes, mark: Any) -> None:
+        """Note the hash of what is signed in the letter that is looked at next."""
+        self._known = body, mark
+
     def written(self, body: bytes) -> Envelope:
         """What is written on a letter of any phase; BadLetter where it is none, or not signed."""
         form = next(iter(self._formats.values()))
         content, _ = viewed(body)
         head = form.head(content)
         envelope = form.written(content, head)
-        mark = checked(body, envelope, self._mark, self._name, self._authority)
+        (known, mark), self._known = self._known, (b"", None)
+        mark = mark if known is body else None
+        mark = checked(body, envelope, self._mark, self._name, self._authority, mark)
         self._latest = body, head, mark
         return envelope
 

@@ -57,14 +57,15 @@ class Seal(NamedTuple):
     personal: bool  # whether the letter is to one neighbour alone
 
 
-def viewed(body: bytes) -> tuple[memoryview, Seal]:
+def viewed(body: bytes | memoryview) -> tuple[memoryview, Seal]:
     """A view of a letter without its seal, and the seal; BadLetter where there is none."""
     length = int.from_bytes(body[-2:], "big")
     start = len(body) - END - length
     if len(body) < END or start < 0 or not 0 < length <= LONGEST or body[-3] > 1:
         raise BadLetter("not signed")
     middle = start + length
-    seal = Seal(body[start:middle], body[middle : middle + 2 * HALF], bool(body[-3]))
+    signature = bytes(body[middle : middle + 2 * HALF])
+    seal = Seal(bytes(body[start:middle]), signature, bool(body[-3]))
     return memoryview(body)[:start], seal
 
 
@@ -133,11 +134,25 @@ def _key_of(certificate: bytes, node: str, authority: bytes) -> ec.EllipticCurve
     return key if isinstance(key, ec.EllipticCurvePublicKey) else None
 
 
-def checked(body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes) -> Any:
-    """The hash of what is signed in a letter, refused where its sender has not for this reader."""
-    inside, seal = viewed(body)
+def marked(body: bytes) -> Any:
+    """The hash of what is signed in a letter, of anything where it is none; other threads go on."""
+    try:
+        inside, _ = viewed(body)
+    except BadLetter:
+        inside = memoryview(body)
+    return hashlib.sha256(inside)
+
+
+def checked(
+    body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes, mark: Any = None
+) -> Any:
+    """The hash of what is signed in a letter, refused where its sender has not for this reader.
+
+    `mark` is that hash, where it is known.
+    """
+    _, seal = viewed(body)
     to = reader if seal.personal else ALL
-    mark = hashlib.sha256(inside)
+    mark = marked(body) if mark is None else mark
     if not is_signed(Statement(charter, *envelope, to, mark.hexdigest()), seal, authority):
         raise BadLetter(f"the signature is not that of {envelope.sender}")
     return mark

@@ -90,7 +90,8 @@ def check_end(world, process, effect):
     core = process.core
     end = Place(len(world.case.rounds) - 1, world.case.rounds[-1])
     for name, n in core.neighbours.items():
-        needs = name in world.honest and world.disks[name].place != end
+        known = name in world.up and world.up[name].core.life == n.life  # else it was put back
+        needs = name in world.honest and world.disks[name].place != end and known
         if needs and n.line and not n.bye and not core.pace.newest and name not in effect.lacking:
             raise Broken(f"{core.rules.name} leaves though {name} lacks a letter")
 

@@ -25,12 +25,8 @@ CASES = {
     "backup far": Case(LINE, (18,), same=False, restore=0.01, far=True, crash=0.003, steps=900),
     "noise, backup": Case(RING, (8,), same=False, noise=True, restore=0.02, crash=0.003, steps=600),
     "eject": Case(RING, (6,), same=False, eject=0.03, steps=300),
-    "eject, dials only": Case(
-        LINE, (6,), same=False, eject=0.03, steps=300, dials_only="a"
-    ),
-    "eject, backup": Case(
-        RING, (6,), same=False, eject=0.03, restore=0.02, crash=0.003, steps=400
-    ),
+    "eject, dials only": Case(LINE, (6,), same=False, eject=0.03, steps=300, dials_only="a"),
+    "eject, backup": Case(RING, (6,), same=False, eject=0.03, restore=0.02, crash=0.003, steps=400),
     "a liar": Case(FULL, (6,), same=False, liar="d", steps=300),
     "a liar, phases": Case(FULL, (3, 4), same=False, liar="d", steps=300),
     "poison": Case(FULL, (5,), liar="d", talks=True, steps=300),

@@ -5,7 +5,8 @@ from peer.protocol.toys import M
 from peerwise.peer.protocol import messages as m
 from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
 
-CODES = ("UNAVAILABLE", "ABORTED", "FAILED_PRECONDITION", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "UNKNOWN")
+CODES = ("UNAVAILABLE", "ABORTED", "FAILED_PRECONDITION", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED",
+         "UNKNOWN")  # fmt: skip
 HUGE = 1 << 39
 
 

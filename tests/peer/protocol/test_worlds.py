@@ -35,8 +35,8 @@ def test_the_worlds_are_as_rough_as_they_say():
     assert wanted <= seen.keys()
 
 
-CLEAN = ("peerwise.errors", "peerwise.peer.protocol", "collections", "contextlib", "itertools", "math",
-         "statistics", "typing")  # fmt: skip
+CLEAN = ("peerwise.errors", "peerwise.peer.protocol", "collections", "contextlib", "itertools",
+         "math", "statistics", "typing")  # fmt: skip
 
 
 def test_the_core_imports_nothing_that_reads_writes_waits_or_computes():

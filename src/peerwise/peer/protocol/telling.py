@@ -6,7 +6,6 @@ lacks after it was put back to an older state is.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from peerwise.peer.protocol.ground import POLL
 from peerwise.peer.protocol.hearing import Fetch, Hearing
