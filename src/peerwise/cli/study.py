@@ -15,6 +15,7 @@ from peerwise.cli.common import (
     Figures,
     Fresh,
     Out,
+    Rows,
     Style,
     Workers,
     console,
@@ -22,6 +23,7 @@ from peerwise.cli.common import (
     show_failures,
     stopping,
     use_data,
+    use_rows,
 )
 from peerwise.cli.engines import Address, Cpus, Engine, Gpus, Memory, where
 from peerwise.errors import BadSetting
@@ -179,6 +181,7 @@ def run(
     cpus: Cpus = None,
     gpus: Gpus = None,
     memory: Memory = None,
+    rows: Rows = "device",
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
@@ -205,6 +208,7 @@ def run(
     if config is None:
         raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
     look = _look(figure, style)
+    use_rows(rows)
     place = where(engine, workers, device, address=address, cpus=cpus, gpus=gpus, memory=memory)
     use_data(data)
     folder = out or Path("runs") / config.stem

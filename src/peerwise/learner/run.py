@@ -1,5 +1,6 @@
 """Run a cell: draw its rows, assemble every repetition, let the networks learn, measure."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 
 from peerwise import metrics
-from peerwise.core import Method
+from peerwise.core import Method, on_host
 from peerwise.declare import build, find
 from peerwise.errors import BadData, BadSetting
 from peerwise.learner.assemble import Assembled, Facts, assemble, make_links
@@ -20,6 +21,7 @@ from peerwise.shards import pack_alike
 from peerwise.simulate import simulate
 from peerwise.topology.links import edges_of
 
+ROWS_VARIABLE = "PEERWISE_ROWS"  # where the nodes' rows lie: device or host
 EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
 
@@ -71,7 +73,13 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
         precision=s["precision"],
     )  # fmt: skip
     methods, probes = [p.method for p in parts], [p.probe for p in parts]
-    if _alike(parts):
+    rows = os.environ.get(ROWS_VARIABLE, "device")
+    if rows != "device":  # which are for one network at a time
+        runs = [
+            _as_replica(go(p.method, p.shards, p.links, seed=seed, probe=p.probe, rows=rows))
+            for p, seed in zip(parts, seeds, strict=True)
+        ]
+    elif _alike(parts):
         links: Any = parts[0].links if silent else [p.links for p in parts]
         runs = [
             go(methods[0], [p.shards for p in parts], links, seed=seeds, probe=probes,
@@ -84,6 +92,9 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
         ]
     states = [(r.state, i) for r in runs for i in range(_count(r))]
     train = [metrics.errors("train", w.x, w.y) for w in worlds]
+    if rows == "host":
+        with precision_of(s["precision"]) as dtype:
+            train = [on_host(probe, dtype) for probe in train]
     values = _at_end(methods, states, train, s["precision"])
     if s["rounds"]:
         for stage in stages:
@@ -97,6 +108,12 @@ def run(cell: Cell, checkpoint: Path | None = None) -> Outcome:
     size, messages = (0, 0) if silent else (runs[0].message_bytes, sent)
     values |= _on_the_clock(cell, worlds, parts, at, size)
     return Outcome(np.array(at or [0]), values, size, messages)
+
+
+def _as_replica(run: Any) -> Any:
+    """A run of one network as that of several of which there is one."""
+    state, history = jax.tree.map(lambda a: a[None], (run.state, run.history))
+    return run._replace(state=state, history=history, messages=np.array([run.messages]))
 
 
 def _on_the_clock(

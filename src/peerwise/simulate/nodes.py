@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Batched, Method, Tree
+from peerwise.core import Array, Batched, Method, Tree, near
 from peerwise.runtime import init_key, stage_key
 from peerwise.shards import Shards
 from peerwise.simulate.lanes import by_group, regrouped, side_by_side
 
 BLOCK = 512  # nodes that learn side by side on a CPU
+MOVED = 1 << 29  # bytes of a block that is moved from the host's memory to a device
 
 
 class Plan(NamedTuple):
@@ -27,6 +28,7 @@ class Plan(NamedTuple):
     stages: tuple[str, ...]
     exact: bool
     pages: int
+    host: bool = False  # the rows lie in the host's memory, from where blocks of them are moved
 
     @property
     def sums_replies(self) -> bool:
@@ -35,7 +37,7 @@ class Plan(NamedTuple):
 
     # two plans are the same program only if they hold the same functions
     def __hash__(self) -> int:
-        return hash((*(id(f) for f in self.method), self.stages, self.exact, self.pages))
+        return hash((*(id(f) for f in self.method), *self[1:]))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -63,35 +65,49 @@ def each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
     return jax.lax.map(lambda row: alone(*row), args)
 
 
-def _in_blocks(f: Callable[..., Tree], *rows: Any) -> Tree:
+def _in_blocks(f: Callable[..., Tree], *rows: Any, host: bool = False) -> Tree:
     """f(*rows), on a CPU one block of nodes after the other; the last may overlap the one before.
 
-    A block fits into the cache, and its intermediate results are never held for all nodes.
+    A block fits into the cache, and its intermediate results are never held for all nodes. Rows
+    that lie in the memory of the `host` are moved block by block, elsewhere than on a CPU, too.
     """
-    n = jax.tree.leaves(rows)[0].shape[0]
-    if n <= BLOCK or jax.default_backend() != "cpu":
-        return f(*rows)
-    blocks = -(-n // BLOCK)
+    n, most = jax.tree.leaves(rows)[0].shape[0], BLOCK
+    if jax.default_backend() != "cpu":
+        most = _fitting(rows) if host else n
+    if n <= most:
+        return f(*near(rows))
+    blocks = -(-n // most)
     size = -(-n // blocks)
 
     def block(b: Any, done: Tree) -> Tree:
         at = jnp.minimum(b * size, n - size)
-        new = f(*jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, size), rows))
+        new = f(*near(jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, size), rows)))
         put = jax.lax.dynamic_update_slice_in_dim
         return jax.tree.map(lambda old, a: put(old, a, at, 0), done, new)
 
-    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *rows))
+    near_by = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), rows)
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *near_by))
     return jax.lax.fori_loop(0, blocks, block, blank)
+
+
+def _fitting(rows: Any) -> int:
+    """How many nodes' arguments and rows make a block of `MOVED` bytes."""
+    leaves = jax.tree.leaves(rows)
+    whole = sum(a.size * a.dtype.itemsize for a in leaves)
+    return max(1, int(MOVED * leaves[0].shape[0] / max(whole, 1)))
 
 
 def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -> Tree:
     """f for every node with its shard, in the order of the nodes."""
-    few = shards.n <= BLOCK or jax.default_backend() != "cpu"
+    on_cpu = jax.default_backend() == "cpu"
+    few = shards.n <= BLOCK if on_cpu else not plan.host
+    if plan.exact or (isinstance(f, Batched) and few):
+        shards = near(shards)
     if isinstance(f, Batched) and few and not plan.exact:
         return side_by_side(f, shards, args)
     one = partial(each, plan, f)
     if not plan.exact:
-        one = partial(_in_blocks, one)
+        one = partial(_in_blocks, one, host=plan.host)
     given = by_group(shards, args)
     return regrouped(shards, [one(*a, g.shard) for a, g in zip(given, shards.groups, strict=True)])
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
-from peerwise.core import Method, Tree, on_device
-from peerwise.errors import BadSetting
+from peerwise.core import Method, Tree, on_device, on_host
+from peerwise.errors import BadSetting, UnknownName
 from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
 from peerwise.simulate.nodes import Plan
@@ -41,6 +41,7 @@ def simulate(
     checkpoint: str | Path | None = None,
     progress: Callable[[int], None] | None = None,
     chunk: int | None = None,
+    rows: str = "device",
 ) -> Run:
     """Run `method` for `rounds` rounds on a network.
 
@@ -55,7 +56,12 @@ def simulate(
     `checkpoint`, the run is saved there after every chunk of rounds (or after some, where saving
     would take more than a twentieth of the time) and loaded again. After every chunk `progress` is
     called with the number of rounds done.
+
+    With `rows` = "host" the nodes' rows stay in the host's memory and are moved to the device in
+    blocks of nodes, every round: for rows that do not fit it. Not for replicas.
     """
+    if rows not in ("device", "host"):
+        raise UnknownName("place for rows", rows, ["device", "host"])
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at
     replicas = count_replicas(seed=seed, shards=shards, topology=topology, probe=probe)
@@ -64,8 +70,13 @@ def simulate(
     for one in topology if isinstance(topology, list) else [topology]:
         runtime.check(method, n, one, channel.lag, rounds, at, stages)
         channel.check(one, rounds)
-    plan = Plan(method, stages, exact, channel.lag + 1 + (method.reply is not None))
+    if rows == "host" and replicas is not None:
+        raise BadSetting("rows in the host's memory are for one network at a time: give no lists")
+    pages = channel.lag + 1 + (method.reply is not None)
+    plan = Plan(method, stages, exact, pages, rows == "host")
     with runtime.precision_of(precision) as dtype:
+        if rows == "host":
+            shards = _rows_on_host(first_of(shards), dtype)
         inputs, axes = inputs_of(seed, shards, _with_late(topology, channel.lag), probe, dtype)
         recorded = on_device(at, np.int32)
         key, data, network, eye = inputs
@@ -101,6 +112,12 @@ def simulate(
             messages=_messages(topology, done, replicas),
             carry=carry,
         )
+
+
+def _rows_on_host(shards: Shards, dtype: np.dtype) -> Shards:
+    """The rows in the host's memory; which nodes hold them stays on the device."""
+    groups = (g._replace(shard=on_host(g.shard, dtype)) for g in shards.groups)
+    return Shards(tuple(groups))
 
 
 def _with_late(topology: Any, lag: int) -> Any:
