@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 __all__ = [
     "NUMERICS",
@@ -240,6 +241,30 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     held = np.empty(size + _ALIGNED, np.uint8)
     start = -held.ctypes.data % _ALIGNED
     return held[start : start + size].view(dtype).reshape(shape)
+
+
+def on_host(tree: Tree, dtype: Any = None) -> Tree:
+    """The arrays of a tree in the host's memory, from where a program moves what it needs.
+
+    Real numbers in `dtype`, if one is given. On a CPU it is the same memory under another name.
+    """
+    place = SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+
+    def put(a: Array) -> Array:
+        real = dtype is not None and np.issubdtype(a.dtype, np.floating)
+        return jax.device_put(np.asarray(a, dtype if real else None), place)
+
+    return jax.tree.map(put, tree)
+
+
+def near(tree: Tree) -> Tree:
+    """The arrays of a tree in the device's memory: within a program, moved there if need be."""
+
+    def moved(a: Array) -> Array:
+        away = getattr(jax.typeof(a), "memory_space", None) == jax.memory.Space.Host
+        return jax.device_put(a, jax.memory.Space.Device) if away else a
+
+    return jax.tree.map(moved, tree)
 
 
 def on_device(array: Array, dtype: Any = None) -> Array:

@@ -32,6 +32,9 @@ errors = Console(stderr=True)
 Out = Annotated[Path | None, typer.Option(help="Folder for the results [default: runs/NAME].")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes to use [default: one a core].")]
 Device = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
+Rows = Annotated[
+    str, typer.Option(help="Memory in which nodes' rows lie: device, or host if they do not fit.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run everything again, also what is kept.")]
 Data = Annotated[
     Path | None,
@@ -184,6 +187,14 @@ def use_data(folder: Path | None) -> None:
     """Choose the folder of data sets."""
     if folder is not None:
         os.environ["PEERWISE_DATA"] = str(folder)  # worker processes inherit it
+
+
+def use_rows(place: str) -> None:
+    """Choose in whose memory the nodes' rows lie."""
+    if place not in ("device", "host"):
+        raise UnknownName("place for rows", place, ["device", "host"])
+    if place != "device":
+        os.environ["PEERWISE_ROWS"] = place  # worker processes inherit it
 
 
 def show_failures(failures: dict[str, str]) -> None:

@@ -104,9 +104,9 @@ def _show(
         cores = os.cpu_count() or 1
         console.print(
             f"Seconds in all, one cell after the other: about [bold]{total:.3g}[/] (~: from "
-            f"another cell of the method, by FLOP). This machine: {here.flops / 1e9:.3g} GFLOP/s in "
-            f"products, {here.bandwidth / 1e9:.3g} GB/s in copies, {cores} cores; `peerwise run` "
-            "runs a cell on each core."
+            f"another cell of the method, by FLOP). This machine: {here.flops / 1e9:.3g} "
+            f"GFLOP/s in products, {here.bandwidth / 1e9:.3g} GB/s in copies, "
+            f"{cores} cores; `peerwise run` runs a cell on each core."
         )
 
 

@@ -18,6 +18,7 @@ from peerwise.cli.common import (
     Fresh,
     Html,
     Out,
+    Rows,
     Style,
     Workers,
     console,
@@ -25,6 +26,7 @@ from peerwise.cli.common import (
     show_failures,
     stopping,
     use_data,
+    use_rows,
 )
 from peerwise.cli.devices import (
     Asked,
@@ -230,6 +232,7 @@ def run(
     cpus: Cpus = None,
     gpus: Gpus = None,
     memory: Memory = None,
+    rows: Rows = "device",
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
@@ -266,6 +269,7 @@ def run(
     if config is None:
         raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
     look = _look(figure, style)
+    use_rows(rows)
     asked = Asked(devices, coordinator, processes, process, wait, cut)
     ray = {"address": address, "cpus": cpus, "gpus": gpus, "memory": memory}
     if asked.many:

@@ -1,5 +1,6 @@
 """Run a cell: draw its rows, assemble every repetition, let the networks learn, measure."""
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,7 @@ import jax
 import numpy as np
 
 from peerwise import metrics
-from peerwise.core import Method
+from peerwise.core import Method, on_host
 from peerwise.declare import build, find
 from peerwise.errors import BadData, BadSetting
 from peerwise.learner import details
@@ -24,6 +25,7 @@ from peerwise.simulate import simulate
 from peerwise.simulate.sharded import look_over
 from peerwise.topology.links import edges_of
 
+ROWS_VARIABLE = "PEERWISE_ROWS"  # where the nodes' rows lie: device or host
 EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
 
@@ -107,12 +109,18 @@ def run(
         precision=s["precision"], mesh=mesh, cut=cut,
     )  # fmt: skip
     methods, probes = [p.method for p in parts], [p.probe for p in parts]
+    rows = os.environ.get(ROWS_VARIABLE, "device")
     if mesh is not None:
         runs = [
             go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe],
                checkpoint=checkpoint and checkpoint.with_name(f"{checkpoint.name}.{i}"))
             for i, (p, seed) in enumerate(zip(parts, seeds, strict=True))
         ]  # fmt: skip
+    elif rows != "device":  # which are for one network at a time
+        runs = [
+            _as_replica(go(p.method, p.shards, p.links, seed=seed, probe=p.probe, rows=rows))
+            for p, seed in zip(parts, seeds, strict=True)
+        ]
     elif _alike(parts):
         links: Any = parts[0].links if silent else [p.links for p in parts]
         runs = [
@@ -126,6 +134,9 @@ def run(
         ]
     states = [(r.state, i) for r in runs for i in range(_count(r))]
     train = [metrics.errors("train", w.x, w.y) for w in worlds]
+    if rows == "host":
+        with precision_of(s["precision"]) as dtype:
+            train = [on_host(probe, dtype) for probe in train]
     values = _at_end(methods, states, train, s["precision"], mesh)
     if s["rounds"]:
         for stage in stages:
@@ -175,6 +186,12 @@ class _Clock:
     def marks(self) -> dict[str, np.ndarray]:
         """When which round was done, where somebody watched."""
         return {"seconds": np.array(self.kept)} if self.kept else {}
+
+
+def _as_replica(run: Any) -> Any:
+    """A run of one network as that of several of which there is one."""
+    state, history = jax.tree.map(lambda a: a[None], (run.state, run.history))
+    return run._replace(state=state, history=history, messages=np.array([run.messages]))
 
 
 def _on_the_clock(

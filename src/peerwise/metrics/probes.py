@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from peerwise.core import Array, Method, State, Tree
+from peerwise.core import Array, Method, State, Tree, near
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics.checks import positive_number, same_length
 
@@ -109,7 +109,7 @@ def _errors(
     key = jax.random.key(0)  # a prediction by sampling draws the same samples every time
 
     def block(rows: tuple[Array, Array, Array]) -> tuple[Array, ...]:
-        xs, ys, ws = rows
+        xs, ys, ws = near(rows)  # which may lie in the host's memory
         log_prob = jax.vmap(lambda value: method.predict(key, value, xs))(state.value)  # [n, b, c]
         wrong, soft, surprise = (row * ws[None] for row in judged(log_prob, ys[None]))
         which = jax.nn.one_hot(ys, classes, dtype=wrong.dtype)
@@ -123,6 +123,7 @@ def _errors(
         f"{name}_log_loss": surprise,
     }
     if classes:
+        y, weight = near((y, weight))
         which = jax.nn.one_hot(y.reshape(-1), classes, dtype=by_class.dtype)
         every = weight.reshape(-1).astype(by_class.dtype)
         share = jnp.matmul(every, which, precision="highest")

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from peerwise.core import Array, Batched, Method, Tree
+from peerwise.core import Array, Batched, Method, Tree, near
 from peerwise.runtime import init_key, stage_key
 from peerwise.shards import Shards
 from peerwise.simulate.lanes import by_group, regrouped, side_by_side
 
 BLOCK = 512  # nodes that learn side by side on a CPU: as many as fit into its cache
 LARGE_BLOCK = 1 << 17  # on a GPU: what they need on the way stays small beside their values
+MOVED = 1 << 29  # bytes of a block that is moved from the host's memory to a device
 
 
 class Blocks(NamedTuple):
@@ -41,6 +42,7 @@ class Plan(NamedTuple):
     exact: bool
     pages: int
     blocks: Blocks | None = None  # None: as many side by side as are fast
+    host: bool = False  # the rows lie in the host's memory, from where blocks of them are moved
 
     @property
     def sums_replies(self) -> bool:
@@ -77,16 +79,20 @@ def each(plan: Plan, f: Callable[..., Tree], *args: Any) -> Tree:
     return jax.lax.map(lambda row: alone(*row), args)
 
 
-def in_blocks(f: Callable[..., Tree], *rows: Any, size: int | None = None) -> Tree:
+def in_blocks(
+    f: Callable[..., Tree], *rows: Any, size: int | None = None, host: bool = False
+) -> Tree:
     """f(*rows), one block of nodes after the other; the last may overlap the one before.
 
     The intermediate results of a block are never held for all nodes. With blocks of a given `size`,
-    bits do not depend on how many nodes there are.
+    bits do not depend on how many nodes there are. Rows that lie in the memory of the `host` are
+    moved block by block.
     """
-    n = jax.tree.leaves(rows)[0].shape[0]
-    most = BLOCK if jax.default_backend() == "cpu" else LARGE_BLOCK
+    n, most = jax.tree.leaves(rows)[0].shape[0], BLOCK
+    if jax.default_backend() != "cpu":
+        most = _fitting(rows) if host else LARGE_BLOCK
     if size is None and n <= most:
-        return f(*rows)
+        return f(*near(rows))
     blocks: Any = -(-n // (size or most))
     if size is None:
         size = -(-n // blocks)
@@ -95,12 +101,20 @@ def in_blocks(f: Callable[..., Tree], *rows: Any, size: int | None = None) -> Tr
 
     def block(b: Any, done: Tree) -> Tree:
         at = jnp.minimum(b * size, n - size)
-        new = f(*jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, size), rows))
+        new = f(*near(jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, size), rows)))
         put = jax.lax.dynamic_update_slice_in_dim
         return jax.tree.map(lambda old, a: put(old, a, at, 0), done, new)
 
-    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *rows))
+    near_by = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), rows)
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(f, *near_by))
     return jax.lax.fori_loop(0, blocks, block, blank)
+
+
+def _fitting(rows: Any) -> int:
+    """How many nodes' arguments and rows make a block of `MOVED` bytes."""
+    leaves = jax.tree.leaves(rows)
+    whole = sum(a.size * a.dtype.itemsize for a in leaves)
+    return max(1, int(MOVED * leaves[0].shape[0] / max(whole, 1)))
 
 
 def apart(t: Any, f: Callable[[], Tree], like: Tree) -> Tree:
@@ -116,15 +130,18 @@ def apart(t: Any, f: Callable[[], Tree], like: Tree) -> Tree:
 
 def each_shard(plan: Plan, f: Callable[..., Tree], shards: Shards, *args: Any) -> Tree:
     """f for every node with its shard, in the order of the nodes."""
-    few = shards.n <= BLOCK or jax.default_backend() != "cpu"
+    on_cpu = jax.default_backend() == "cpu"
+    few = shards.n <= BLOCK if on_cpu else not plan.host
     if isinstance(f, Batched) and few and not plan.exact and not plan.blocks:
-        return side_by_side(f, shards, args)
+        return side_by_side(f, near(shards), args)
+    if plan.exact:
+        shards = near(shards)
     one = partial(each, plan, f)
     sizes = plan.blocks.groups if plan.blocks else (None,) * len(shards.groups)
     done = []
     for given, group, size in zip(by_group(shards, args), shards.groups, sizes, strict=True):
         rows = (*given, group.shard)
-        done.append(one(*rows) if plan.exact else in_blocks(one, *rows, size=size))
+        done.append(one(*rows) if plan.exact else in_blocks(one, *rows, size=size, host=plan.host))
     return regrouped(shards, done)
 
 

@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 
 from peerwise import runtime
 from peerwise.channel import Channel, perfect
-from peerwise.core import Method, Tree, on_device
-from peerwise.errors import BadSetting
+from peerwise.core import Method, Tree, on_device, on_host
+from peerwise.errors import BadSetting, UnknownName
 from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
 from peerwise.simulate.nodes import Plan
@@ -51,6 +51,7 @@ def simulate(
     chunk: int | None = None,
     mesh: Mesh | None = None,
     cut: str = "auto",
+    rows: str = "device",
 ) -> Run:
     """Run `method` for `rounds` rounds on a network.
 
@@ -71,7 +72,12 @@ def simulate(
     "auto", "order" or "metis"), and bring each other the messages that do. Results are those of one
     device to rounding, and the same to the bit for any number of devices from two on. Replicas run
     one after the other. The result lies in the memory of every process, as NumPy's arrays.
+
+    With `rows` = "host" the nodes' rows stay in the host's memory and are moved to the device in
+    blocks of nodes, every round: for rows that do not fit it. Not for replicas.
     """
+    if rows not in ("device", "host"):
+        raise UnknownName("place for rows", rows, ["device", "host"])
     channel = perfect() if channel is None else channel
     at = ([rounds] if rounds else []) if at is None else at
     replicas = count_replicas(seed=seed, shards=shards, topology=topology, probe=probe)
@@ -80,6 +86,11 @@ def simulate(
     for one in topology if isinstance(topology, list) else [topology]:
         runtime.check(method, n, one, channel.lag, rounds, at, stages)
         channel.check(one, rounds)
+    if rows == "host" and (replicas is not None or mesh is not None):
+        raise BadSetting(
+            "rows in the host's memory are for one network at a time on one device: give no lists "
+            "and no mesh"
+        )
     if mesh is not None and mesh.devices.size > 1 and replicas is not None:
         go = partial(
             simulate, method, rounds=rounds, channel=channel, at=at, stages=stages, exact=exact,
@@ -87,9 +98,12 @@ def simulate(
         )  # fmt: skip
         given = {"shards": shards, "topology": topology, "seed": seed, "probe": probe}
         return in_turn(go, replicas, given, resume, checkpoint, progress)
-    plan = Plan(method, stages, exact, channel.lag + 1 + (method.reply is not None))
+    pages = channel.lag + 1 + (method.reply is not None)
+    plan = Plan(method, stages, exact, pages, host=rows == "host")
     late = _with_late(topology, channel.lag)
     with runtime.precision_of(precision) as dtype:
+        if rows == "host":
+            shards = _rows_on_host(first_of(shards), dtype)
         runner: _OneDevice | ManyDevices
         if mesh is not None and mesh.devices.size > 1:
             network = host_inputs(seed, shards, late, probe, dtype)
@@ -185,6 +199,12 @@ class _OneDevice:
     def whole(self, carry: Carry) -> Carry:
         """A carry of all nodes."""
         return carry
+
+
+def _rows_on_host(shards: Shards, dtype: np.dtype) -> Shards:
+    """The rows in the host's memory; which nodes hold them stays on the device."""
+    groups = (g._replace(shard=on_host(g.shard, dtype)) for g in shards.groups)
+    return Shards(tuple(groups))
 
 
 def _with_late(topology: Any, lag: int) -> Any:

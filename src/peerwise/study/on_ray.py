@@ -103,7 +103,8 @@ class OnRay(NamedTuple):
         same = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("JAX_", "XLA_")) and name != "JAX_COMPILATION_CACHE_DIR"
+            if name.startswith(("JAX_", "XLA_", "PEERWISE_ROWS"))
+            and name != "JAX_COMPILATION_CACHE_DIR"
         }
         threads = str(max(1, int(self.cpus)))
         more = {"NPROC": threads, "OMP_NUM_THREADS": threads}
