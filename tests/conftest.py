@@ -171,7 +171,7 @@ def usual_garbage():
     gc.set_threshold(*before)
 
 
-MAPS = 30_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
+MAPS = 25_000  # pieces of memory; Linux lets a process have 65,530, and XLA crashes beyond
 
 
 @pytest.fixture(autouse=True, scope="module")
