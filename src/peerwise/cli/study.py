@@ -222,7 +222,7 @@ def run(
     mesh = use_devices(asked, device, workers)
     engine: Engine = ThisMachine(workers)
     if mesh is not None:
-        same_description(description, folder)
+        same_description(description)
         engine = shared = OneNetwork(mesh, cut)
         shared.check(jobs_of(description))
         if not is_first():
