@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -66,7 +65,7 @@ def use_devices(asked: Asked, device: str, workers: int | None) -> Any:
     return mesh_of(asked.devices)
 
 
-def same_description(description: dict[str, Any], folder: Path) -> None:
+def same_description(description: dict[str, Any]) -> None:
     """Refuse processes that were given different files."""
     from peerwise.processes import said_by_all
 

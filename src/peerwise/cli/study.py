@@ -281,7 +281,7 @@ def run(
     description = read_config(config)
     if asked.many:
         place = shared = OneNetwork(use_devices(asked, device, workers), cut)
-        same_description(description, folder)
+        same_description(description)
         shared.check(jobs_of(description))
         if not is_first():
             shared.follow(jobs_of(description), folder)

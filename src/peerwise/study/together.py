@@ -52,6 +52,11 @@ class Shared(NamedTuple):
         return arrays
 
 
+def parts_of(mesh: Any) -> int:
+    """How many devices share a network."""
+    return int(mesh.devices.size)
+
+
 class OneNetwork(NamedTuple):
     """The devices of a mesh, all of them for one job after the other."""
 
@@ -63,7 +68,7 @@ class OneNetwork(NamedTuple):
         check_cut(self.cut)
         for job in jobs:
             if job.cell.method.traits.place != "pooled":
-                check_count(self.mesh.devices.size, job.cell["split"]["nodes"])
+                check_count(parts_of(self.mesh), job.cell["split"]["nodes"])
 
     def run(self, jobs: Sequence[Job], folder: Path, report: Callable[[], None]) -> dict[str, str]:
         """Run jobs, with all processes; called in process 0."""
