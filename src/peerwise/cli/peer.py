@@ -135,7 +135,8 @@ def run(
     if dry_run:
         _show_dry(*show(site))
         return
-    done, lacking = serve(site, None if access is None else _beside(state, home, access))
+    beside = () if access is None else (_beside(state, home, access),)
+    done, lacking = serve(site, *beside)
     where = f"state in [bold]{escape(str(state))}[/]"
     if lacking:
         raise PeerwiseError(
