@@ -157,8 +157,8 @@ def run(
     if dry_run:
         _show_dry(*show(site))
         return
-    page_of = None if access is None else _beside(state, home, access)
-    done, lacking, silent = serve(site, page_of)
+    beside = () if access is None else (_beside(state, home, access),)
+    done, lacking, silent = serve(site, *beside)
     where = f"state in [bold]{escape(str(state))}[/]"
     if lacking:
         raise PeerwiseError(
