@@ -40,7 +40,7 @@ class Federation(NamedTuple):
     def ledger(self, name: str) -> Ledger:
         """The privacy ledger of a node's site."""
         path = self.folder / f"{name}.ledger"
-        return Ledger.open(path, node=name, epsilon=100.0, delta=0.01, accountant="basic")
+        return Ledger.open(path, node=name, epsilon=1e6, delta=0.01, accountant="basic")
 
     def daemon(self, name: str, **more: Any) -> Daemon:
         """The daemon of one node, with its own file."""
@@ -213,7 +213,9 @@ def signed(daemon, content, sender, place):
 def written(daemon, sender, letter):
     """A letter as bytes, whatever it holds: no check of its writer's stops it."""
     form = daemon.format
-    good = form.encode(jax.tree.map(np.zeros_like, letter), Envelope(sender, *daemon.place))
+    more = {} if daemon.charter.budget is None else {"ledger": f"0:{'0' * 64}"}
+    zeros = jax.tree.map(np.zeros_like, letter)
+    good = form.encode(zeros, Envelope(sender, *daemon.place), more)
     leaves = named_leaves(letter)
     length = 8 + int.from_bytes(good[:8], "little")
     header, body = json.loads(good[8:length]), bytearray(good)

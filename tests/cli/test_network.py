@@ -70,7 +70,7 @@ def test_a_private_charter_has_a_budget_and_a_neural_one_a_net(network, tmp_path
         )
         assert code == 0, said
         assert "epsilon 2" in said
-    assert Charter.load(tmp_path / "private_crc.toml").budget.delta == 1e-5
+    assert Charter.load(tmp_path / "private_crc.toml").budget.delta == 1e-6
     code, said = network(*command, "--method", "decdiff", "--lr", 0.01, "--out", "net.toml")
     assert code == 0, said
     assert "decdiff, net mlp_64" in said

@@ -69,7 +69,7 @@ def test_the_audit_accounts_for_letters_and_budget(left, peerwise):
     code, said = peerwise("peer", "audit", left.folder / "a")
     assert code == 0
     assert "laplace" in said
-    assert "spent: epsilon 2000, left 3000" in said
+    assert "for one row: epsilon 2000, left 3000" in said
     code, said = peerwise("peer", "audit", left.folder / "a", "--json")
     told = json.loads(said)
     assert told["letters"][0]["letters"] == 20

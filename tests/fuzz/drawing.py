@@ -182,6 +182,7 @@ def section_value(rng: np.random.Generator, section: str, key: str, raw: Raw) ->
         ("run", "stages"): lambda: pick(rng, (["combine"], ["adapt"], ["combine", "adapt"])),
         ("privacy", "epsilon"): lambda: pick(rng, (0.5, 3.0, 100.0)),
         ("privacy", "delta"): lambda: pick(rng, (1e-5, 1e-2)),
+        ("privacy", "person"): lambda: None,
         ("privacy", "bound"): lambda: pick(rng, (1.0, 3.0, 5.0)),
     }
     if (section, key) in special:

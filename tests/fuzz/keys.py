@@ -37,6 +37,8 @@ TRAINING = "training"  # options of training, which many methods have in common
 SERVER = "rule on a server"
 # options that change nothing here, each with the reason
 EXEMPT: dict[Key, str] = {
+    ("privacy", "", "person"): "of peers: refused in a simulation",
+    ("privacy", "", "person_rows"): "of peers: says how many rows of a person count",
     ("channel", "erasure", "by"): "for arrays, which only Python can give",
     ("channel", "trace", "source"): "there is one trace",
     ("channel", "trace", "nodes"): "refuses a trace of other nodes",
@@ -64,6 +66,9 @@ CONTEXT: dict[Key, Raw] = {
     ("data", "", "scale"): {"data": {"source": "pixels"}},
     ("network", "", "fixed"): {"split": {"nodes": 5, "rows": 4}, "run": {"repetitions": 2}},
     ("privacy", "", "delta"): {"method": {"name": "private_crc"}, "privacy": {"epsilon": 1.0}},
+    ("privacy", "", "mechanism"): {"method": {"name": "gossip_nb"}, "privacy": {"epsilon": 1e5}},
+    ("privacy", "", "split"): {"method": {"name": "gossip_nb"}, "privacy": {"epsilon": 1e5}},
+    ("privacy", "", "aware"): {"method": {"name": "gossip_nb"}, "privacy": {"epsilon": 100.0}},
     # noise that leaves something of so few rows
     ("privacy", "", "bound"): {"method": {"name": "gossip_nb"}, "privacy": {"epsilon": 1e5}},
     ("privacy", "", "sensitivity"): {
@@ -88,6 +93,7 @@ VALUES: dict[Key, tuple[Any, Any]] = {
     ("data", "", "scale"): ("all", "unit"),
     ("network", "", "fixed"): (True, False),
     ("privacy", "", "bound"): (1.0, 5.0),
+    ("privacy", "", "mechanism"): ("laplace", "gaussian"),
     ("run", "", "by"): (["k"], []),
 }
 

@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.privacy.composition import Charge, basic, renyi
+from peerwise.privacy.composition import Charge, basic, loss, renyi
 from peerwise.privacy.ledger import Ledger, Overspent
 from peerwise.privacy.mechanism import gaussian_sigma
 
@@ -110,3 +110,20 @@ def test_rdp_needs_a_delta(tmp_path):
             ledger.spent("rdp")
         with pytest.raises(UnknownName, match="accountant"):
             ledger.spent("zcdp")
+
+
+def test_privacy_losses_are_never_looser_than_the_other_accountants():
+    pure = [Charge(0.1)] * 50
+    assert loss(pure, 1e-6).epsilon < renyi(pure, 1e-6).epsilon < basic(pure).epsilon
+    assert loss(pure, 1e-6).epsilon == pytest.approx(3.17, abs=0.01)
+    multiplier = gaussian_sigma(1.0, 1.0, 1e-6)
+    rounds = [Charge(1.0, 1e-6, multiplier * 8**0.5)] * 8  # together exactly epsilon 1
+    assert loss(rounds, 1e-6).epsilon == pytest.approx(1.0, abs=1e-3)
+    assert renyi(rounds, 1e-6).epsilon > 1.05
+    mixed = [*rounds, Charge(0.2), Charge(0.1, 1e-8), Charge(0.5, group="g", part="a"),
+             Charge(0.3, group="g", part="b")]  # fmt: skip
+    assert loss(mixed, 1e-6).epsilon <= renyi(mixed, 1e-6).epsilon
+    one = [c for c in mixed if c.part != "b"]
+    assert loss(mixed, 1e-6).epsilon == pytest.approx(loss(one, 1e-6).epsilon, abs=1e-6)
+    assert loss([Charge(2.0)], 1e-6).epsilon <= 2.0
+    assert loss([], 1e-6).epsilon == 0

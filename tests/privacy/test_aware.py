@@ -1,0 +1,121 @@
+"""Models that know their noise: exact without it, valid with any, better than those that do not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from peerwise import topology as topologies
+from peerwise.methods import federated_nb, gossip_nb
+from peerwise.methods.gossip_nb import release
+from peerwise.models.family import log_posterior, statistics
+from peerwise.models.registry import model_for
+from peerwise.privacy import public_schema
+from peerwise.privacy.aware import denoised, positive
+from peerwise.privacy.design import Design, default_delta, noising
+from peerwise.shards import pack
+from peerwise.simulate import simulate
+
+NUMBERS = {f"x{i}": (-1.0, 1.0) for i in range(3)}
+MIXED = NUMBERS | {"c": ("a", "b", "d")}
+KINDS = {
+    "naive_bayes": MIXED, "shared_naive_bayes": MIXED, "lda": MIXED, "qda": MIXED,
+    "bernoulli": {f"b{i}": (0.0, 1.0) for i in range(4)},
+    "multinomial": {f"w{i}": (0.0, 8.0) for i in range(4)},
+}  # fmt: skip
+
+
+def made(name, m=600, seed=0):
+    """A model, its design, and rows of two classes that differ in every feature."""
+    columns = KINDS[name]
+    schema = public_schema(columns, ("no", "yes"))
+    model = model_for(schema, name)
+    rng = np.random.default_rng(seed)
+    y = (rng.random(m) < 0.4).astype(np.int32)
+    if name == "bernoulli":
+        x = (rng.random((m, 4)) < np.where(y, 0.7, 0.3)[:, None]).astype(float)
+    elif name == "multinomial":
+        x = rng.poisson(np.where(y[:, None], [3, 1, 1, 1], [1, 1, 3, 1])).clip(0, 8).astype(float)
+    else:
+        x = np.clip(rng.normal(np.where(y, 0.3, -0.3)[:, None], 0.4, (m, 3)), -1, 1)
+        x = np.concatenate([x, (rng.random((m, 1)) + y[:, None] * 0.8).clip(0, 1.99)], 1)
+        x[:, 3] = np.floor(x[:, 3] * 1.5)
+    low = np.array([c[0] for c in columns.values() if not isinstance(c[0], str)])
+    high = np.array([c[1] for c in columns.values() if not isinstance(c[0], str)])
+    return model, Design(model, low, high), x, y
+
+
+def noisy(design, exact, epsilon, seed, nodes=1):
+    how = noising(design, epsilon, default_delta(600))
+    rng = np.random.default_rng(seed)
+    lines, sums = (None if a is None else np.asarray(a) for a in design.coordinates(exact))
+    q = design.lines
+    draw = rng.normal if how.kind == "gaussian" else rng.laplace
+    lines = lines + draw(0, 1, lines.shape) * how.scale[:q] * np.sqrt(nodes)
+    if sums is not None:
+        sums = sums + draw(0, 1, sums.shape) * how.scale[q:] * np.sqrt(nodes)
+    return design.raw(lines, sums), how.variance * nodes
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_without_noise_statistics_come_back_and_with_any_they_are_valid_and_better(name):
+    with jax.enable_x64(True):
+        model, design, x, y = made(name)
+        exact = statistics(model, jnp.asarray(x), jnp.asarray(y), jnp.ones(len(y)))
+        clean = jax.jit(lambda v, s: denoised(design, v, s))
+        same = clean(jnp.zeros(design.size), exact)
+        for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(exact), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        _, _, x_test, y_test = made(name, 2000, seed=1)
+        right = jax.jit(lambda s: log_posterior(model, s, jnp.asarray(x_test)).argmax(1))
+
+        def accuracy(s):
+            return float((np.asarray(right(s)) == y_test).mean())
+
+        plain, aware = [], []
+        for seed in range(12):
+            for epsilon in (0.02, 0.3):
+                s, variance = noisy(design, exact, epsilon, seed)
+                better = clean(jnp.asarray(variance), jax.tree.map(jnp.asarray, s))
+                assert all(bool(jnp.isfinite(a).all()) for a in jax.tree.leaves(better))
+                theta = model.theta(better)
+                assert bool(jnp.isfinite(theta.weight).all())
+                plain.append(accuracy(s))
+                aware.append(accuracy(better))
+        assert np.mean(aware) >= np.mean(plain) - 0.01
+
+
+def test_what_is_not_negative_is_seen_as_what_it_is_on_average():
+    value = jnp.array([5.0, 0.0, -2.0, -100.0])
+    found = np.asarray(positive(value, jnp.ones(4)))
+    np.testing.assert_allclose(found, [5.0, 0.798, 0.373, 0.033], atol=2e-3)
+    assert positive(jnp.array(-1.0), jnp.array(0.0)) == 0
+
+
+@pytest.mark.parametrize("counter", ["federated", "total"])
+def test_methods_predict_with_models_that_know_their_noise(counter):
+    """The same release and estimate, another model of it."""
+    model, _, x, y = made("naive_bayes", 400)
+    shards = pack(x.astype(np.float32), y, np.array_split(np.arange(400), 4))
+    shared = {"epsilon": 1.0, "bounds": (-1.0, 1.0), "mechanism": "gaussian", "delta": 1e-5}
+    found = []
+    for knows in (False, True):
+        draw = release(model, **shared, knows=knows)
+        if counter == "federated":
+            method, graph = federated_nb(model, draw, 4), topologies.server(4)
+        else:
+            method, graph = gossip_nb(model, draw, None, 4, counter="total"), topologies.ring(4)
+        run = simulate(method, shards, graph, 2)
+        value = jax.tree.map(lambda a: a[0], run.state.value)
+        found.append((value, method.predict(jax.random.key(0), value, jnp.asarray(x[:50]))))
+    for a, b in zip(jax.tree.leaves(found[0][0]), jax.tree.leaves(found[1][0]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.abs(np.asarray(found[0][1]) - np.asarray(found[1][1])).max() > 0.01
+    assert np.isfinite(np.asarray(found[1][1])).all()
+
+
+def test_an_unknown_delta_is_small_beside_one_row():
+    assert default_delta(None) == 1e-6
+    for rows in (1, 500, 10**4, 12_345, 10**7):
+        assert default_delta(rows) <= 1 / (10 * rows)
+        assert default_delta(rows) <= 1e-5
