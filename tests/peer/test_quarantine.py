@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import PATH, Alone, federation, written
+from federation import PATH, Alone, federation, run_all, written
 from helpers import command
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.peer import serve as serving
@@ -140,25 +140,40 @@ def test_who_is_ejected_is_neither_heard_nor_told_until_it_is_readmitted(fed, pe
 
 
 def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_one(tmp_path):
-    """d begins last: without it b and c would be gone before a has heard that it is ejected."""
+    """a begins once all others are done: b and c stay until it has heard that it is ejected."""
     graph = nx.Graph(["ab", "ac", "bc", "bd", "cd"])
     fed = federation(tmp_path, graph, CRC, rounds=4)
-    a, b, c, d = daemons = [fed.daemon(name) for name in "abcd"]
+    linger = {"a": 5.0}  # it would stay longer to tell b and c, who are gone, that it is done
+    a, b, c, d = daemons = [fed.daemon(n, linger=linger.get(n, 600.0)) for n in "abcd"]
     for daemon in (b, c):
         daemon.store.eject("a", "broken")
 
     async def all_of_them():
-        begun = [asyncio.create_task(daemon.run()) for daemon in (a, b, c)]
-        while a.place.round < 4:
-            assert not any(task.done() for task in begun[1:])
+        begun = [asyncio.create_task(daemon.run()) for daemon in (b, c, d)]
+        while any(daemon.place.round < 4 for daemon in (b, c, d)):
             await asyncio.sleep(0.01)
-        return await asyncio.gather(*begun, d.run())
+        assert not any(task.done() for task in begun[:2])
+        return await asyncio.gather(a.run(), *begun)
 
-    assert asyncio.run(asyncio.wait_for(all_of_them(), 60)) == [True] * 4
+    assert asyncio.run(asyncio.wait_for(all_of_them(), 300)) == [True] * 4
     assert a.store.rows("SELECT DISTINCT heard FROM rounds") == [("",)]
     assert b.store.rows("SELECT DISTINCT heard FROM rounds") == [("c d",)]
+    assert a.store.byes() == {"b": "ejected", "c": "ejected"}
     for daemon in daemons:
         daemon.store.close()
+
+
+def test_a_peer_that_nobody_answers_ends_and_says_so(fed, monkeypatch, peerwise):
+    daemon = fed.daemon("b", patience=0.2)
+    assert run_all(daemon) == [False]
+    assert daemon.silent == ("a", "c")
+    daemon.store.close()
+    monkeypatch.setattr(serving, "serve", lambda site: serving.Ended(False, (), daemon.silent))
+    monkeypatch.setattr(serving, "Site", lambda *args, **more: None)
+    files = [a for key in ("charter", "data", "state") for a in (f"--{key}", fed.folder / key)]
+    code, said = peerwise("peer", "run", "--node", "b", *files, "--patience", 60)
+    assert code == 2
+    assert "b: a, c said nothing for 60 seconds, and the round waits for them" in said
 
 
 def test_the_status_of_a_peer_that_does_not_run_says_so(fed, peerwise):
