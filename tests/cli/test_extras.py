@@ -22,6 +22,7 @@ main()
     ("absent", "args", "says"),
     [
         (["grpc"], ["peer", "status", "."], "pip install 'peerwise[peers]'"),
+        (["ray"], ["run", "none.toml", "--engine", "ray"], "pip install 'peerwise[ray]'"),
         (["cryptography", "grpc", "opendp", "dp_accounting"], ["list", "methods"], None),
     ],
 )
