@@ -23,6 +23,7 @@ main()
     [
         (["grpc"], ["peer", "status", "."], "pip install 'peerwise[peers]'"),
         (["starlette"], ["page", "."], "pip install 'peerwise[page]'"),
+        (["ray"], ["run", "none.toml", "--engine", "ray"], "pip install 'peerwise[ray]'"),
         (["cryptography", "grpc", "opendp", "dp_accounting", "uvicorn"], ["list", "methods"], None),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peerwise.chunks import Chunks
 from peerwise.errors import BadData
 from peerwise.shards import GROWTH, pack, pooled
 
@@ -132,3 +133,32 @@ def test_no_rows_at_all_are_refused(rows):
 def test_a_node_that_is_not_there(node):
     with pytest.raises(BadData, match="nodes 0 to 1"):
         pack(*dealt([2, 3])).of(node)
+
+
+def test_rows_that_lie_node_by_node_are_not_copied():
+    x, y = np.arange(24.0, dtype=np.float32).reshape(12, 2), np.arange(12, dtype=np.int32)
+    shards = pack(x, y, Chunks(np.arange(12), np.full(4, 3)))
+    assert np.shares_memory(shards.groups[0].shard.x, x)
+    np.testing.assert_array_equal(shards.groups[0].shard.x, x.reshape(4, 3, 2))
+    moved = pack(x, y, Chunks(np.arange(12)[::-1].copy(), np.full(4, 3)))
+    assert not np.shares_memory(moved.groups[0].shard.x, x)
+    np.testing.assert_array_equal(moved.groups[0].shard.y, y[::-1].reshape(4, 3))
+
+
+def test_chunks_pack_as_a_list_of_their_arrays_does(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)), rng.integers(4, size=60)
+    sizes = np.array([7, 0, 11, 3, 3, 20, 1])
+    chunks = Chunks(rng.permutation(60)[: sizes.sum()], sizes)
+    whole = pack(x, y, list(chunks))
+    monkeypatch.setattr("peerwise.shards.BLOCK", 8)  # several blocks of nodes
+    for ours, theirs in zip(pack(x, y, chunks).groups, whole.groups, strict=True):
+        for a, b in zip((ours.nodes, *ours.shard), (theirs.nodes, *theirs.shard), strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_a_row_that_is_not_there_is_refused(row):
+    with pytest.raises(BadData, match=f"there is no row {row}: the table has rows 0 to 4"):
+        pack(np.zeros((5, 2)), np.zeros(5), [np.array([0, row])])

@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from peerwise.topology import graphs
+from peerwise.topology import graphs, large
 from peerwise.topology.large import LARGE, distinct, pairing, preferential, prufer_tree
 
 
@@ -74,3 +74,33 @@ def test_a_large_graph_is_connected_and_its_seed_is_the_graph(name, options, lin
         assert src.size == links
     np.testing.assert_array_equal(src, same.links.src[0])
     assert not np.array_equal(src, other.links.src[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_both_ways_are_sorted_by_receiver_then_sender(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 40))
+    code = rng.choice(n * (n - 1) // 2, rng.integers(n * (n - 1) // 2 + 1), replace=False)
+    u, v = np.triu_indices(n, 1)
+    flip = rng.random(code.size) < 0.5
+    ends = np.where(flip, v[code], u[code]), np.where(flip, u[code], v[code])
+    src, dst = large.both_ways(n, *ends)
+    pairs = {(int(a), int(b)) for a, b in zip(*ends, strict=True)}
+    wanted = sorted([(b, a) for a, b in pairs] + [(a, b) for a, b in pairs])
+    assert list(zip(dst.tolist(), src.tolist(), strict=True)) == wanted
+    joined = connected_components(coo_array((np.ones(src.size), (src, dst)), (n, n)))[0] == 1
+    assert large.is_connected(n, src, dst) == joined
+
+
+def test_one_long_path_is_connected_and_two_are_not():
+    path = np.arange(5000)
+    src, dst = large.both_ways(5001, path, path + 1)
+    assert large.is_connected(5001, src, dst)
+    src, dst = large.both_ways(5001, np.delete(path, 2500), np.delete(path + 1, 2500))
+    assert not large.is_connected(5001, src, dst)
+
+
+def test_numbers_seen_before_are_found_where_they_come_again():
+    codes = np.array([5, 3, 5, 7, 3, 3, 9])
+    assert sorted(large._seen_before(codes).tolist()) == [2, 4, 5]
+    assert not large._seen_before(np.array([4, 2, 9])).size

@@ -154,12 +154,13 @@ def calibrate(described: Cell, enough: float = 0.5) -> Timing:
         took = _timed(partial(run, longer), 2) - once
     per_round = max(took, 0) / more
     per_record = 0.0
-    if records > 1:
-        seen = min(8, rounds)
+    for seen in (min(8, rounds), min(64, rounds)) if records > 1 else ():
         every = _with(described, rounds=seen, record="all", early=False)
         run(every)
-        took = _timed(lambda: run(every), 2) - once - (seen - 1) * per_round
+        took = _timed(partial(run, every), 2) - once - (seen - 1) * per_round
         per_record = max(took, 0) / max(seen - 1, 1)
+        if took > enough:
+            break
     return Timing(max(once - per_round, 0), max(first - once, 0), per_round, per_record)
 
 
