@@ -4,7 +4,7 @@
 
 Meant for a GPU (`nvidia-smi`'s memory is what the device reports): there, rows of the host are
 pinned and moved in blocks of nodes, every round. It checks that both give the same numbers, to
-rounding, then tries rows that are larger than the device, if the host has room for them.
+rounding.
 """
 
 import sys

@@ -63,7 +63,10 @@ def cost_of(
         eye = None if probe is None else runtime.as_probe(probe, dtype)
         data = jax.tree.map(lambda a: _shape(a, dtype), shards)
         links = jax.tree.map(_shape, late_links(topology, channel.lag))
-        key, at = jax.eval_shape(lambda: jax.random.key(0)), jax.ShapeDtypeStruct((recorded,), int)
+        key, at = (
+            jax.eval_shape(lambda: jax.random.key(0)),
+            jax.ShapeDtypeStruct((recorded,), np.int32),
+        )
         looks = jax.tree.map(_shape, eye)
         carry = jax.eval_shape(lambda *a: begin_all(plan, None, *a), key, data, links, looks, at)
         t = jax.ShapeDtypeStruct((), np.int32)
