@@ -4,12 +4,13 @@ import http.client
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 
 from benchmarks.tools import console, show
-from peerwise.learner import cell, run
+from peerwise.learner import Cell, cell, run
 from peerwise.page.live import Following, LivePage
 from peerwise.study import live
 
@@ -27,16 +28,30 @@ def _watched(page: LivePage, stop: threading.Event) -> None:
     calling.close()
 
 
-def _raced(runs: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
-    """Seconds and CPU seconds of each, in turns."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+@contextmanager
+def _page(described: Cell, folder: Path) -> Iterator[Callable[..., None]]:
+    """A page that somebody watches; gives what `run` is to be watched by."""
+    page = LivePage(Following("benchmark", folder, [described]), 0)
+    stop = threading.Event()
+    with page.server:
+        threading.Thread(target=_watched, args=(page, stop), daemon=True).start()
+        time.sleep(0.3)
+        yield live.writer(folder / "cells" / f"{described.key}{live.SUFFIX}")
+        stop.set()
+
+
+def _raced(described: Cell, folder: Path) -> dict[str, tuple[float, float]]:
+    """Seconds and CPU seconds of a run without a page and with one, in turns."""
+    found: dict[str, list[tuple[float, float]]] = {}
     for turn in range(TURNS + 1):
-        for name, go in runs.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            go()
-            if turn:  # the first compiles
+        for name, page in (("without a page", nullcontext()),
+                           ("with a page that is watched", _page(described, folder))):  # fmt: skip
+            with page as watch:
+                wall, cpu = time.perf_counter(), time.process_time()
+                run(described, watch=watch)
                 took = time.perf_counter() - wall, time.process_time() - cpu
-                found[name].append(took)
+            if turn:  # the first compiles
+                found.setdefault(name, []).append(took)
     return {
         name: (median(t[0] for t in turns), median(t[1] for t in turns))
         for name, turns in found.items()
@@ -53,20 +68,7 @@ def main() -> None:
          "run": {"rounds": ROUNDS, "repetitions": 1, "record": ROUNDS // 50}}
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        page = LivePage(Following("benchmark", folder, [described]), 0)
-        watch = live.writer(folder / "cells" / f"{described.key}{live.SUFFIX}")
-        with page.server:
-            stop = threading.Event()
-            watching = threading.Thread(target=_watched, args=(page, stop), daemon=True)
-            watching.start()
-            time.sleep(0.5)
-            runs = {
-                "without a page": lambda: run(described),
-                "with a page that is watched": lambda: run(described, watch=watch),
-            }
-            took = _raced(runs)
-            stop.set()
+        took = _raced(described, Path(scratch))
     base = took["without a page"]
     show(
         f"{ROUNDS} rounds of CRC, {NODES} nodes, digits, measured 50 times",
