@@ -123,7 +123,8 @@ def test_a_port_that_is_taken_is_one_line(left, peerwise, tmp_path):
         other.listen()
         code, said = peerwise(
             "peer", "run", "--charter", left.folder / "charter.toml", "--node", "a", "--quiet",
-            "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys, "--ledger", left.folder / "a.ledger",
+            "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys,
+            "--ledger", left.folder / "a.ledger",
         )  # fmt: skip
     assert code == 2
     assert "cannot listen" in said
@@ -133,7 +134,8 @@ def test_two_processes_do_not_share_a_state(left, peerwise, tmp_path):
     with serving.only_one(tmp_path / "state"):
         code, said = peerwise(
             "peer", "run", "--charter", left.folder / "charter.toml", "--node", "a", "--quiet",
-            "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys, "--ledger", left.folder / "a.ledger",
+            "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys,
+            "--ledger", left.folder / "a.ledger",
         )  # fmt: skip
     assert code == 2
     assert "another process" in said
