@@ -93,7 +93,7 @@ def test_an_exported_model_predicts(left, peerwise, tmp_path):
 def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tmp_path):
     args = ["peer", "run", "--charter", left.folder / "charter.toml", "--node", "a",
             "--data", left.folder / "a.csv", "--state", tmp_path / "state",
-            "--keys", left.keys]  # fmt: skip
+            "--keys", left.keys, "--ledger", left.folder / "a.ledger"]  # fmt: skip
     code, said = peerwise(*args, "--dry-run")
     assert code == 0, said
     assert "30 rows stay here" in said
@@ -124,6 +124,7 @@ def test_a_port_that_is_taken_is_one_line(left, peerwise, tmp_path):
         code, said = peerwise(
             "peer", "run", "--charter", left.folder / "charter.toml", "--node", "a", "--quiet",
             "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys,
+            "--ledger", left.folder / "a.ledger",
         )  # fmt: skip
     assert code == 2
     assert "cannot listen" in said
@@ -134,6 +135,7 @@ def test_two_processes_do_not_share_a_state(left, peerwise, tmp_path):
         code, said = peerwise(
             "peer", "run", "--charter", left.folder / "charter.toml", "--node", "a", "--quiet",
             "--data", left.folder / "a.csv", "--state", tmp_path / "state", "--keys", left.keys,
+            "--ledger", left.folder / "a.ledger",
         )  # fmt: skip
     assert code == 2
     assert "another process" in said

@@ -151,7 +151,7 @@ def run(
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel),
-        quiet=quiet, allowed=allow or (), ledger=ledger, appended=appended,
+        quiet=quiet, allowed=allow or (), ledger=ledger, appended=appended, dry=dry_run,
         passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:

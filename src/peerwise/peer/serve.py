@@ -61,6 +61,7 @@ class Site:
         passphrase: bytes | None = None,
         ledger: Path | None = None,
         appended: bool = False,
+        dry: bool = False,
     ):
         self.charter = Charter.load(charter, allowed)
         self.charter.index(node)
@@ -73,7 +74,9 @@ class Site:
         table = load_rows(rows, self.charter.target)
         self.ledger: Ledger | None = None
         self.parts: tuple[Part, ...] = ()
-        if self.charter.budget is not None:
+        if dry:  # nothing is drawn: nothing is paid for
+            pass
+        elif self.charter.budget is not None:
             self.ledger = open_site_ledger(ledger, self.charter.cell["privacy"]["epsilon"])
             table = self._parted(table, appended)
         elif ledger is not None or appended:
