@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from peerwise.core import Array, Links, Tree
+from peerwise.topology import Topology
 
 AXIS = "nodes"  # of the mesh
 
@@ -35,8 +36,8 @@ class Whole(NamedTuple):
         """Messages of the nodes here; on a fixed graph also of those elsewhere that links need."""
         return out
 
-    def at_hand(self, pages: Tree, graph: Array) -> Tree:
-        """Kept pages [pages, rows, ...] with all messages that links of this graph need."""
+    def at_hand(self, pages: Tree, topology: Topology, t: Any) -> Tree:
+        """Kept pages [pages, rows, ...] with all messages that links of round t need."""
         return pages
 
     def own(self, messages: Tree) -> Tree:
@@ -147,12 +148,12 @@ class Part:
         """Messages of the nodes here; on a fixed graph also of those elsewhere that links need."""
         return self.route(out, 0) if self.fixed else out
 
-    def at_hand(self, pages: Tree, graph: Array) -> Tree:
-        """Kept pages [pages, rows, ...] with all messages that links of this graph need."""
+    def at_hand(self, pages: Tree, topology: Topology, t: Any) -> Tree:
+        """Kept pages [pages, rows, ...] with all messages that links of round t need."""
         if self.fixed:
             return pages
         turned = jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), pages)
-        return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), self.route(turned, graph))
+        return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), self.route(turned, topology.at(t)))
 
     def own(self, messages: Tree) -> Tree:
         """Those of the messages at hand that are of the nodes here."""

@@ -161,7 +161,7 @@ def _one_round(
         sent = jax.tree.map(lambda new: new[None], out)
     else:
         sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
-    carry = carry._replace(sent=here.at_hand(sent, topology.at(t)))
+    carry = carry._replace(sent=here.at_hand(sent, topology, t))
     heard = _hear(plan, carry, key, t, topology, channel, here)
     parts, total = None, None
     if carry.parts is not None:
