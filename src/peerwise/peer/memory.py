@@ -8,13 +8,15 @@ from contextlib import suppress
 
 from peerwise.peer.large import LARGE
 
-MMAP_THRESHOLD = -3  # a number of malloc.h
+MMAP_THRESHOLD, ARENA_MAX = -3, -8  # numbers of malloc.h
+ARENAS = 2  # heaps of small pieces: with one a thread, what callers leave behind is in all of them
 
 
 def give_back_memory() -> None:
     """Have each large letter in a piece of memory of its own, which goes back with it."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+        ctypes.CDLL(None).mallopt(ARENA_MAX, ARENAS)
 
 
 def give_back_rest() -> None:
