@@ -12,9 +12,9 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # an event loop runs with it, which tests of peers would find
 def browser():
-    """Debian's Chromium, started once."""
+    """Debian's Chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no chromium; as root, scripts/browser installs it from Debian")

@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "scripts" / "tables"))
 PAGES = TABLES["PAGES"]
 # Runs that were kept and that some item shows; a changed description would lose them silently.
-RUNS = {"ba-bfl": 114, "crc": 1309, "cvar-cta": 142, "decdiff": 55, "gossip-nb": 170, "relay": 843}
+RUNS = {
+    "ba-bfl": 114, "crc": 1309, "cvar-cta": 142, "decdiff": 55, "gossip-nb": 170, "privacy": 23,
+    "relay": 843,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=RUNS)
