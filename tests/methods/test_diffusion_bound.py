@@ -229,6 +229,7 @@ def test_where_equation_13_is_vacuous():
     assert r_of(papers["line of 5"]) > 1 - spectral_gap(papers["line of 5"]) + 0.01
 
 
+@pytest.mark.full  # of figures beside the bound, which the tests below hold
 @every_graph
 def test_with_loss_or_choice_single_rounds_take_nodes_further_apart(graph):
     """The paper's r <= 1 fails in most rounds at p = .3, for CVaR-CVaR on a line also without."""

@@ -20,6 +20,7 @@ def described(item, name, **run):
     return merged(task.arguments["description"], TINY, {"data": {"source": "any"}, "run": run})
 
 
+@pytest.mark.full  # the items of test_ba_bfl_report run in `make test`
 def test_what_a_run_gives(small_images):
     arrays = runs.learn(
         described("table-1", "svhn_derived_20k 1 rkl", rounds=2, record=1, repetitions=2)

@@ -128,6 +128,7 @@ def test_a_table_has_the_papers_number_where_it_has_one():
     assert crc.paper_value is not None
 
 
+@pytest.mark.full  # runs of the kind are in test_relay and test_every_name
 def test_runs_give_errors_by_repetition_and_round():
     description = {
         "split": {"nodes": 4, "rows": 20, "test_rows": 50},
