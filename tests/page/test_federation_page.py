@@ -124,8 +124,21 @@ def state_of(name):
     return f"{rows}.find(r => r.cells[0].innerText === '{name}').cells[1].innerText"
 
 
-def test_a_peer_that_ends_is_said_and_heals(tab, peers, monkeypatch):
+def readable(browser, address):
+    """Nothing serious by axe, and no wider than a phone; axe needs the policy out of its way."""
+    from page.conftest import Tab
+    from page.test_report import axe
+
+    context = browser.new_context(viewport={"width": 390, "height": 800}, bypass_csp=True)
+    tab = Tab(context.new_page()).open(address)
+    assert axe(tab) == []
+    assert tab("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
+
+
+def test_a_peer_that_ends_is_said_and_heals(tab, browser, peers, monkeypatch):
     with open_network(peers, tab, monkeypatch) as page:
+        readable(browser, page.server.address)
         tab.open(page.server.address)
         tab.until("document.getElementById('sentence').textContent === 'All peers run.'")
         begun = time.monotonic()
@@ -201,15 +214,8 @@ def test_a_site_sees_what_left_who_is_silent_and_who_was_refused(tab, peers, fed
 
 
 def test_everybody_can_read_the_page_of_a_site(browser, peers, fed):
-    from page.conftest import Tab
-    from page.test_report import axe
-
     with site_page(peers.federation.state("node0"), fed.keys, None, None, Access()) as server:
-        context = browser.new_context(viewport={"width": 390, "height": 800}, bypass_csp=True)
-        tab = Tab(context.new_page()).open(server.address)
-        assert axe(tab) == []
-        assert tab("document.documentElement.scrollWidth <= innerWidth")
-        context.close()
+        readable(browser, server.address)
 
 
 def test_nothing_of_a_row_is_shown(fed, peers):

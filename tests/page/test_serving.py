@@ -220,7 +220,9 @@ def test_a_live_run_grows_and_ends_as_its_report(tab, config, tmp_path):
     assert not list(folder.glob("cells/*"))
 
 
-def test_a_folder_of_runs_is_browsed(tab, run_folder, tmp_path):
+def test_a_folder_of_runs_is_browsed(tab, browser, run_folder, tmp_path):
+    from page.test_federation_page import readable
+
     (tmp_path / "<b>half").mkdir()
     (tmp_path / "<b>half" / "cells").mkdir()
     (tmp_path / "broken").mkdir()
@@ -228,6 +230,7 @@ def test_a_folder_of_runs_is_browsed(tab, run_folder, tmp_path):
     (tmp_path / "wine").symlink_to(run_folder)
     (tmp_path / "notes").mkdir()
     with browse(tmp_path, Access()) as server:
+        readable(browser, server.address)
         tab.open(server.address)
         for words in ("3 runs", "<b>half", "unfinished", "damaged", "finished"):
             assert words in tab.text
