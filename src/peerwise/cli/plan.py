@@ -77,26 +77,30 @@ def _of_all(
 def _show(
     planning: Any, planned: list[Any], timings: Any, here: Any, labels: dict[str, str]
 ) -> None:
-    table = Table(title="Before the run", title_justify="left")
-    heads = ["cell", "nodes", "message", "bytes a round", "rounds", "memory", "FLOP a round"]
-    heads += ["s a round", "s in all", "limit"] if timings else []
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("cell", "limit") else "right")
+    sent = Table(title="What it sends and holds", title_justify="left")
+    taken = Table(title="What it takes", title_justify="left")
+    for table, heads in (
+        (sent, ["cell", "nodes", "rounds", "message", "bytes a round", "memory"]),
+        (taken, ["cell", "FLOP a round", *(["s a round", "s in all", "limit"] if timings else [])]),
+    ):
+        for head in heads:
+            table.add_column(head, justify="left" if head in ("cell", "limit") else "right")
     total = 0.0
     for p in planned:
-        s = p.cell["run"]
+        rounds = p.cell["run"]["rounds"]
         varied = [f"{k} = {v}" for k, v in p.cell.varied if k != "method"]
-        cells = [escape(", ".join([labels[p.cell.key], *varied])), str(p.links.n)]
-        cells += [_size(p.cost.message), _size(p.traffic), str(s["rounds"]), _size(p.memory)]
-        cells.append(f"{p.flop:.2g}")
+        name = escape(", ".join([labels[p.cell.key], *varied]))
+        sizes = (_size(size) for size in (p.cost.message, p.traffic, p.memory))
+        sent.add_row(name, str(p.links.n), str(rounds), *sizes)
+        costs = [f"{p.flop:.2g}"]
         if timings:
             timing, measured = timings[p.cell.key]
-            seconds = timing.total(s["rounds"], len(planning.recorded(p.cell)))
+            seconds = timing.total(rounds, len(planning.recorded(p.cell)))
             total += seconds
-            cells += [f"{timing.round:.2g}", f"{'' if measured else '~'}{seconds:.3g}"]
-            cells.append(planning.limit_of(p, timing, here))
-        table.add_row(*cells)
-    console.print(table)
+            costs += [f"{timing.round:.2g}", f"{'' if measured else '~'}{seconds:.3g}"]
+            costs.append(planning.limit_of(p, timing, here))
+        taken.add_row(name, *costs)
+    console.print(sent, taken, sep="\n")
     console.print(
         "bytes a round are those of one network; memory, FLOP and seconds those of all repetitions"
     )
