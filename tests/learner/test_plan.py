@@ -66,7 +66,7 @@ def test_seconds_add_up_and_scale_with_the_work():
         (1e3, 1e12, None, "arithmetic"),
         (1e12, 1e3, None, "memory"),
         (1e12, 1e12, 1.0, "many small operations"),
-        (1e12, 1e12, 0.0, "reading and measuring: there are no rounds"),
+        (1e12, 1e12, 0.0, "reading and measuring, not rounds"),
     ],
 )
 def test_what_limits_is_what_needs_most_of_the_time(flops, bandwidth, seconds, limit):

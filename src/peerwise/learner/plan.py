@@ -184,8 +184,8 @@ def limit_of(planned: Planned, timing: Timing, here: Machine) -> str:
     """What a round takes its time for, in words."""
     arithmetic = planned.flop / here.flops
     memory = planned.cost.touched * planned.repetitions / here.bandwidth
-    if not timing.round:
-        return "reading and measuring: there are no rounds"
+    if not planned.cell["run"]["rounds"] or not timing.round:  # too quick to be timed
+        return "reading and measuring, not rounds"
     if timing.round > OVERHEAD * max(arithmetic, memory):
         return "many small operations"
     return "arithmetic" if arithmetic > memory else "memory"
