@@ -199,6 +199,7 @@ def test_a_lost_message_overtakes_no_other(hold):
     assert_same(channel, lateness(late, key_of(1)), sent > 0, hold)
 
 
+@pytest.mark.full
 def test_channels_in_channels_keep_their_order():
     late = random_delay(0.4, longest=4)
     outer = both(erasure(0.8), both(erasure(0.7), late))

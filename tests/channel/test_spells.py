@@ -59,6 +59,7 @@ def assert_rate(hits, p):
     assert abs(hits.mean() - p) < 5 * np.sqrt(p * (1 - p) / hits.size)
 
 
+@pytest.mark.some("links")
 def test_chains_are_stationary_from_the_first_round(states):
     for t in (0, 1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 100, ROUNDS - 1):
         assert_rate(states[t], SHARE)
@@ -115,7 +116,7 @@ def test_the_past_is_forgotten_as_the_law_says(states):
         assert abs(per_chain.mean() - expected) < 5 * per_chain.std() / np.sqrt(per_chain.size)
 
 
-@pytest.mark.some("links")
+@pytest.mark.full
 @pytest.mark.parametrize("kind", CHAINS)
 def test_very_long_spells_end_and_are_looked_up_far_back(kind):
     channel, links = CHAINS[kind](2000, 1000)
@@ -136,6 +137,7 @@ def test_two_and_two_is_a_coin(kind):
         assert_rate(states[:-gap] == states[gap:], 0.5)
 
 
+@pytest.mark.full
 def test_some_arrive_in_bad_spells_and_some_are_lost_in_good_ones():
     came = history(bursty(6, 3, q_good=0.9, q_bad=0.2), ALL)
     of_links = came.mean(0)

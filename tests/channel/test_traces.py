@@ -33,7 +33,7 @@ def heard(channel, graph, t, key=KEY):
     return {(src, dst, age) for src, dst, weight, age in came if weight > 0}
 
 
-@pytest.mark.some("churn and late", "graph5", "graph6")
+@pytest.mark.some("churn and late")
 @pytest.mark.parametrize(
     ("name", "graph"),
     [(name, RING) for name in CHANNELS]

@@ -126,6 +126,7 @@ run = {rounds = 2, repetitions = 1, seed = [0, 1]}
 """
 
 
+@pytest.mark.full
 def test_a_run_has_a_figure_without_a_record_and_takes_seeds_for_repetitions(peerwise, tmp_path):
     (tmp_path / "mine.toml").write_text(CONFIG)
     code, out, err = peerwise(

@@ -18,6 +18,7 @@ main()
 """
 
 
+@pytest.mark.some("peers", "page", "None")
 @pytest.mark.parametrize(
     ("absent", "args", "says"),
     [

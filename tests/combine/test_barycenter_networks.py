@@ -238,6 +238,7 @@ def test_other_charts_find_their_central_barycenter_too(name):
     np.testing.assert_allclose(got, np.tile(v, (n, 1)), rtol=1e-9)
 
 
+@pytest.mark.full
 def test_full_covariances_agree_by_reverse_kl_and_slot_rules_only_on_something():
     """A chart makes consensus exact; rules over slots agree, but not on the central barycenter."""
     rule = combine.full_barycenter("rkl", combine.metropolis())

@@ -487,6 +487,7 @@ def test_where_nothing_varies_the_classes_are_all_there_is_to_learn():
     np.testing.assert_array_equal(apart[0], apart[1])
 
 
+@pytest.mark.full
 def test_numbers_too_large_to_compute_with_are_refused():
     large = X.copy()
     large[5, 2] = 1e200

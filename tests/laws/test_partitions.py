@@ -95,6 +95,7 @@ def test_the_same_seed_deals_the_same_and_another_otherwise(name):
     assert dealt[0] == dealt[1] != dealt[2]
 
 
+@pytest.mark.long("clusters")
 @pytest.mark.parametrize("name", sorted(set(PARTITIONS) - ONE_CLASS))
 def test_the_rows_used_are_a_random_draw_of_the_table(name):
     """Every row is as likely to be used, whatever its class and features.

@@ -41,6 +41,7 @@ def test_subgroups_are_the_test_rows_of_each_value_and_make_up_the_whole(describ
     assert values["auroc|place = ward"].shape == (2, 1, 3)
 
 
+@pytest.mark.full
 def test_a_table_has_a_line_for_each_subgroup(described):
     table = run_result(described, method=["crc", "isolated"]).table
     assert set(table["subgroup"].dropna()) == {"place = clinic", "place = ward"}

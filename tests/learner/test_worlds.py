@@ -249,7 +249,7 @@ def test_unseen_categories_and_classes_are_measured_as_wrong_and_not_as_broken(t
     assert np.isfinite(net.x_test).all()
 
 
-@pytest.mark.long("fedavg-kind2-False", "gossip_nb-kind3-True")
+@pytest.mark.some("ml", "crc")
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize(
     ("method", "kind"),

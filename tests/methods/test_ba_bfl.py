@@ -116,6 +116,7 @@ def test_the_divergence_counts_once_for_all_rows_times_the_temperature():
     assert max(float(a) for a in jax.tree.leaves(apart)) > 1e-3
 
 
+@pytest.mark.full
 def test_a_personal_model_keeps_its_share():
     """Weights of CFA: in the chart, 1 - epsilon of one's own, the rest by data size."""
     method = ba_bfl(NET, divergence="aalv", weigh={"name": "cfa", "epsilon": 0.25}, **SMALL)

@@ -126,7 +126,7 @@ CASES = {  # rows, links, options, and what they mean by hand
 }
 
 
-@pytest.mark.some("two nodes", "moving average")
+@pytest.mark.some("two nodes")
 @pytest.mark.parametrize("case", CASES)
 def test_rounds_by_hand(case):
     """And once more where no message arrives: nothing is pulled either."""
@@ -175,7 +175,7 @@ def test_exact_equals_walk_to_the_bit(q):
     assert_equal_runs(run_of(simulate, q, exact=True), oracle(q))
 
 
-@pytest.mark.some("0.7")
+@pytest.mark.full
 @pytest.mark.bits  # the runs of walk are shared with the test above
 @LOSSY
 def test_simulate_equals_walk(q):

@@ -54,6 +54,7 @@ def name(request):
     return request.param
 
 
+@pytest.mark.full
 def test_crc_converges_though_messages_are_lost(name):
     """The gap to pooled RC falls from 64 to 256 rounds and is small then, at every loss."""
     gap = gaps(name)

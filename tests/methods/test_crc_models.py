@@ -95,6 +95,7 @@ def centralised(name, rounds):
 # --- Theorem 1
 
 
+@pytest.mark.some("qda", "tan", "bernoulli")
 @pytest.mark.parametrize("name", [n for n in CASES if n != "naive_bayes"])  # which test_crc has
 def test_theorem_1(name):
     """On a complete graph with self, m0 = m/(lr n): s_bar_v^t = s_g^(t-1) / n at every node.
@@ -121,7 +122,7 @@ def test_theorem_1(name):
 # --- Algorithm 1
 
 
-@pytest.mark.some("qda", "lda", "tan", "multinomial")
+@pytest.mark.some("qda", "tan")
 @pytest.mark.parametrize("name", CASES)
 def test_calibration_makes_fewer_soft_mistakes_than_maximum_likelihood(name):
     """On rows that the model does not describe: the best iterate from the likelihood's start."""
@@ -163,6 +164,7 @@ def test_calibration_keeps_totals_and_what_is_shared(name):
         np.testing.assert_allclose(state.value["shared"], expected, rtol=1e-14)
 
 
+@pytest.mark.full
 def test_missing_values_are_learnt_around():
     """A fifth of the entries unknown, in a model that needs `terms`: nothing is NaN, all learn."""
     x, y = rows("mixed")

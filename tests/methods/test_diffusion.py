@@ -176,7 +176,7 @@ def test_what_is_no_share_or_quantile_is_refused(alpha):
 # --- the methods
 
 
-@pytest.mark.some("0.4-average")
+@pytest.mark.full
 @pytest.mark.bits
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("q", [1.0, 0.4])
@@ -254,6 +254,7 @@ def test_lost_messages_leave_no_hole():
     assert wrong.max() < 1e-3
 
 
+@pytest.mark.full
 def test_adapt_first_is_combine_first_half_a_round_later():
     """ATC after its combination is what CTA has before it adapts, but for the first training."""
     look = lambda method, state: state.value  # noqa: E731

@@ -250,7 +250,7 @@ def test_with_loss_or_choice_single_rounds_take_nodes_further_apart(graph):
 # --- equation 13
 
 
-@pytest.mark.long("average-line-1.0", "average-line-0.3", "average-ring-1.0", "average-ring-0.3")
+@pytest.mark.some("cta-line-0.3", "worst-line-0.3")
 @every_q
 @every_graph
 @pytest.mark.parametrize("method", METHODS)
@@ -398,6 +398,7 @@ def test_a_step_is_the_gradient_that_the_bound_is_about():
         np.testing.assert_allclose(stepped, slope, rtol=0, atol=1e-10)
 
 
+@pytest.mark.full
 def test_equation_14_as_printed_holds_on_a_ring_and_breaks_on_a_line_and_with_loss():
     """A ring's columns sum to 1. On a line and with loss combining moves the mean of the nodes."""
     assert smoothness() < N / 2  # or its last term would eat up the gain, and it would say nothing
@@ -409,6 +410,7 @@ def test_equation_14_as_printed_holds_on_a_ring_and_breaks_on_a_line_and_with_lo
         assert (left > right + 1e-9).any()
 
 
+@pytest.mark.some("line-0.3")
 @every_q
 @every_graph
 def test_equation_14_corrected_holds_and_is_no_platitude(graph, q):

@@ -100,6 +100,7 @@ def assert_same(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.some("crc")
 @every
 @pytest.mark.parametrize("way", ["cut", "deaf"])
 def test_it_learns_alone_as_if_it_had_no_links(name, way):

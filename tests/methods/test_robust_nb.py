@@ -352,6 +352,7 @@ TASK = Problem(
 )
 
 
+@pytest.mark.full
 def test_the_experiment_tells_who_withstands():
     records = attack(TASK, nodes=20, shares=(0, 0.1), kinds=("dominant",), trials=3)
     assert len(records) == (1 + 1) * 4

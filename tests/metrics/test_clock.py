@@ -123,6 +123,7 @@ def test_a_channel_that_loses_messages_is_refused():
         run(cell({**SMALL, "network": {"topology": "chain", "channel": "erasure"}}))
 
 
+@pytest.mark.full
 def test_the_table_has_seconds_and_a_figure_shows_error_against_them(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(

@@ -61,7 +61,7 @@ def check(table, sites):
     assert (table["false"] < 0.05 + off)[enough].all(), table
 
 
-@pytest.mark.long("60-0.1")
+@pytest.mark.full
 @pytest.mark.parametrize(("rows", "share"), [(20, 0.5), (60, 0.1)])
 def test_intervals_cover_and_verdicts_are_rarely_false(rows, share):
     check(covered(rows, share, 150, bootstrap=200), 150)

@@ -115,6 +115,7 @@ def test_without_noise_it_is_the_net_that_it_was_made_of():
     assert bayesian(make, 0) is make
 
 
+@pytest.mark.full
 def test_prediction_is_the_mean_of_the_draws_probabilities():
     net = bayesian_network(mlp(4, 3, (5,)), 4, 3, layers=2, samples=7)
     weights, x = net.init(KEY), jax.random.normal(jax.random.key(1), (6, 4))

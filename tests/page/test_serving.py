@@ -220,6 +220,7 @@ def test_a_live_run_grows_and_ends_as_its_report(tab, config, tmp_path):
     assert not list(folder.glob("cells/*"))
 
 
+@pytest.mark.full
 def test_a_folder_of_runs_is_browsed(tab, browser, run_folder, tmp_path):
     from page.test_federation_page import readable
 

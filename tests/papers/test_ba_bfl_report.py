@@ -67,6 +67,7 @@ def folder(tmp_path_factory, patch):
     return tmp_path
 
 
+@pytest.mark.full
 @pytest.mark.laid_out
 def test_everything_is_shown_and_drawn(folder):
     console = Console(record=True, width=120)

@@ -93,6 +93,7 @@ def test_all_baselines_are_compared():
     assert set(compare.BASELINES) <= listed
 
 
+@pytest.mark.some("gaussian_nb")
 @pytest.mark.parametrize("name", compare.BASELINES)
 def test_baselines_are_measured_on_the_same_rows(name):
     one = cell({"data": "breast_cancer", "split": {"nodes": 4, "rows": 60}, "method": name,

@@ -103,6 +103,7 @@ def whole(tmp_path_factory):
     return folder, records, *shown(folder), page(folder)
 
 
+@pytest.mark.full
 @pytest.mark.laid_out
 def test_every_item_is_shown_and_drawn(whole):
     folder, records, drawn, text, _ = whole
@@ -209,6 +210,7 @@ def test_a_run_that_kept_nothing_shows_what_is_to_come(tmp_path, item):
     assert paper_of(folder) == "cvar-cta"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("item", ITEMS)
 def test_figures_are_drawn_of_any_single_run(tmp_path, item):
     names = list(tasks_of(PAPER, [item], SETS, Scale(False, 1))[item])

@@ -78,6 +78,7 @@ def test_class_accuracies_are_of_the_nodes_and_of_all_but_node_0(small_images, r
     np.testing.assert_allclose(found["class_accuracy_of_others"] @ share, others, atol=1e-5)
 
 
+@pytest.mark.full
 def test_all_nodes_begin_alike_and_combining_brings_them_together(small_images, runs):
     """In round 1 all combine the same; later, models after combining are nearer."""
     found = learnt(runs, "cta")

@@ -74,6 +74,7 @@ def test_the_first_average_destroys_what_nodes_learnt_and_decdiff_does_not():
     assert drop["decdiff"] < drop["dechetero"] / 5
 
 
+@pytest.mark.full
 def test_the_allocation_is_as_unequal_as_the_papers():
     """Figure 4: the Gini index of a class over the nodes, on average."""
     found = deal(described("figure-4", "mnist", quick=False))

@@ -106,6 +106,7 @@ def whole(tmp_path_factory):
     return folder, records, *shown(folder)
 
 
+@pytest.mark.full
 @pytest.mark.laid_out
 def test_every_item_is_shown_and_drawn(whole):
     folder, records, drawn, text = whole
@@ -187,6 +188,7 @@ def test_a_run_that_kept_nothing_shows_what_is_to_come(tmp_path, item):
     assert paper_of(folder) == "decdiff"
 
 
+@pytest.mark.some("table-2")
 @pytest.mark.parametrize("item", ["table-2", "table-3", "beta", "figure-1", "figure-5", "figure-6"])
 def test_figures_are_drawn_of_any_single_run(tmp_path, item):
     for i, name in enumerate(tasks_of(PAPER, [item], ["mnist"], Scale(False, 1))[item]):

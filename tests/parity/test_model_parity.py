@@ -70,7 +70,7 @@ def look(method, state):
     return state.value
 
 
-@pytest.mark.some("lda", "holes")
+@pytest.mark.some("holes")
 @pytest.mark.parametrize(
     ("name", "precision"),
     [

@@ -87,6 +87,7 @@ def by_hand(plans):
     return memories
 
 
+@pytest.mark.some("metropolis", "relay", "private", "tan")
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_a_charter_and_a_run_file_with_the_same_sections_learn_the_same_to_the_bit(name):
     description = {**DESCRIPTIONS[name], "run": {"rounds": 5, "seed": 3}}

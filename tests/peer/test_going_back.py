@@ -110,6 +110,7 @@ def test_a_peer_that_is_far_back_catches_up_and_all_end(tmp_path, lose, caplog, 
     net.closed()
 
 
+@pytest.mark.full
 def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch):
     """Noise is drawn again after a backup, and what was said before stays what was said."""
     bodies = {}

@@ -175,6 +175,7 @@ def test_a_file_that_was_removed_can_still_be_read(store, tmp_path):
     assert store.filed("b", Place(0, 0)) is None
 
 
+@pytest.mark.some("method0")
 @pytest.mark.parametrize("method", [{"name": "crc", "lr": 0.05}, {"name": "cfa_ge", "lr": 0.05}])
 @pytest.mark.parametrize("adds_up", [True, False])
 def test_peers_read_large_letters_from_files_and_learn_the_same(

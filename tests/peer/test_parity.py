@@ -93,6 +93,7 @@ def test_links_that_lose_on_purpose_lose_what_the_simulators_lose(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_late_letters_are_as_late_as_the_simulators(tmp_path):
     fed = federation(tmp_path, tree(4, 2), {"name": "crc", "lr": 0.05}, rounds=12)
     daemons = [fed.daemon(name, channel=delay(2)) for name in fed.charter.names]

@@ -110,6 +110,7 @@ def test_peers_that_wait_are_where_they_were_when_a_cut_link_heals(tmp_path):
     assert_same(simulated(fed, daemons, 80), daemons)
 
 
+@pytest.mark.full
 def test_peers_with_deadlines_go_on_and_find_together_again(tmp_path):
     rounds, pace = 60, {"mode": "deadline", "deadline": 1.0}
     fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=rounds, pace=pace)
@@ -127,6 +128,7 @@ def test_peers_with_deadlines_go_on_and_find_together_again(tmp_path):
         assert daemon.node.error(daemon.memory, *test) < predicted + 0.1
 
 
+@pytest.mark.some("True")
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_adapts(
     tmp_path, adaptive
@@ -162,6 +164,7 @@ def test_a_neighbour_that_never_comes_costs_a_deadline_a_round_or_less_where_it_
         assert seconds > 0.9 * deadline
 
 
+@pytest.mark.full
 def test_asynchronous_peers_do_all_rounds_and_come_together(tmp_path):
     """How well they learn is up to the clock; that they hear each other is not."""
     rounds, pace = 60, {"mode": "async", "deadline": 1.0, "staleness": 4}

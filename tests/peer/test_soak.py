@@ -68,6 +68,7 @@ def soak(tmp_path, count):
     return after - before, largest
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("usual_garbage")
 def test_eighty_rounds_of_three_peers_leave_nothing_behind(tmp_path):
     growth, largest = soak(tmp_path, 80)

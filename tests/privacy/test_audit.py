@@ -30,6 +30,7 @@ def release(rows, trials, epsilon, how, column):
     return true + laplace(key, jnp.full((trials,), scale))
 
 
+@pytest.mark.some("1.0")
 @pytest.mark.parametrize("column", [0, 1, 2])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_bounded_noise_keeps_its_promise_and_no_more(epsilon, column):
@@ -42,6 +43,7 @@ def test_bounded_noise_keeps_its_promise_and_no_more(epsilon, column):
     assert 0.85 * epsilon < found <= epsilon
 
 
+@pytest.mark.some("1.0")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_local_noise_breaks_its_promise(epsilon):
     """A class whose only row is large: without that row there is no noise at all."""
@@ -77,6 +79,7 @@ def test_all_statistics_together_cost_the_whole_budget(rule):
     assert 0.75 < audit(sampler, 1, 0, TRIALS) <= 1.5
 
 
+@pytest.mark.full
 def test_vetted_noise_keeps_its_promise():
     found = audit(
         lambda true, trials: vetted("laplace", np.full(trials, true), 1.0),

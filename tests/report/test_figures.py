@@ -195,6 +195,7 @@ def test_another_metric_and_one_that_there_is_not():
         drawn(history(), metric="auroq")
 
 
+@pytest.mark.full
 def test_many_settings_in_every_shape_are_drawn_without_text_over_text():
     for rounds in [(1, 2, 4), (4,)]:
         frame = history(

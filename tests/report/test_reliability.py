@@ -53,6 +53,7 @@ def test_bars_fill_what_is_between_accuracy_and_confidence():
     assert gap @ bins.count / bins.count.sum() == pytest.approx(bins.ece)
 
 
+@pytest.mark.some("2")
 @pytest.mark.parametrize("models", [1, 2, 5])
 def test_it_is_written_without_complaint(models, tmp_path):
     y, prob = draws()

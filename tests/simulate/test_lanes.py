@@ -286,6 +286,7 @@ def test_by_steps_all_nodes_take_as_many():
 DEALS = [dealt((12, 3, 9, 0, 3, 10)), dealt((3, 8, 11, 12, 2, 1))]
 
 
+@pytest.mark.full
 def test_replicas_of_two_deals_equal_the_runs_one_by_one():
     """Node 3 holds nothing in the first deal."""
     x, y = table(37, 4)

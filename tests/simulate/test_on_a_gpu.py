@@ -49,7 +49,7 @@ def here(name):
     return learnt(name)
 
 
-@pytest.mark.some("crc", "robust")
+@pytest.mark.some("crc")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_gpu_computes_what_a_cpu_does(name, here, on_a_gpu):
     pairs = zip(jax.tree.leaves(learnt(name)), jax.tree.leaves(here), strict=True)

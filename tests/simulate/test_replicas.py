@@ -45,6 +45,7 @@ def test_only_what_replicas_do_not_share_has_an_axis():
     assert axes is None
 
 
+@pytest.mark.full
 def test_messages_are_counted_for_the_graph_of_each_replica():
     data = [pack(np.ones((5, 2)), np.zeros(5), [[i] for i in range(5)])] * 2
     graphs = [topologies.chain(5), topologies.complete(5)]

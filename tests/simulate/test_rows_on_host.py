@@ -43,7 +43,7 @@ def test_rows_are_put_into_the_hosts_memory_and_moved_within_the_program():
 
 # 600 nodes: more than one block, so that the loop over blocks moves each
 @pytest.mark.bits
-@pytest.mark.some("crc-600", "decavg-12")
+@pytest.mark.some("crc-600")
 @pytest.mark.parametrize(
     ("method", "nodes", "rows"),
     [("crc", 600, 2), ("decavg", 12, 20), ("relay", 20, 20), ("decdiff", 600, 2), ("crc", 20, 20)],

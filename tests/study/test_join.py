@@ -30,6 +30,7 @@ def wards(tmp_path_factory):
     return path
 
 
+@pytest.mark.full
 def test_a_site_that_differs_should_stay(wards):
     found = join(str(wards), "ward", target="ill", network="complete", by=["sex"], rounds=32)
     assert found.verdicts.loc["odd", "verdict"] == "stay"
@@ -39,6 +40,7 @@ def test_a_site_that_differs_should_stay(wards):
     assert found.confusion.to_numpy().sum() == 60 * 3 + 24
 
 
+@pytest.mark.full
 def test_a_site_with_two_positives_gets_no_verdict(wards, tmp_path):
     frame = pd.read_csv(wards)
     ill = frame.index[(frame["ward"] == "b") & (frame["ill"] == "yes")]
@@ -50,6 +52,7 @@ def test_a_site_with_two_positives_gets_no_verdict(wards, tmp_path):
     assert high - low > 0.3
 
 
+@pytest.mark.full
 def test_small_sites_of_one_kind_gain_together(tmp_path):
     rng = np.random.default_rng(1)
     rows, kinds = 3000, 30

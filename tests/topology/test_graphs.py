@@ -94,6 +94,7 @@ def test_labelled_trees_are_equally_likely():
     assert chisquare(list(drawn.values())).pvalue > 0.01
 
 
+@pytest.mark.full
 def test_extra_edges_are_equally_likely_and_leave_the_tree():
     pairs, rank = edges(topology.complete(4)), Counter()
     for seed in range(450):
