@@ -203,7 +203,7 @@ def tiny(method):
 KINDS = ("crc", "isolated_ml", "relay", "gossip_nb", "federated_nb", "decavg", "isolated_net")
 
 
-@pytest.mark.some("crc", "isolated_ml", "relay", "gossip_nb", "decavg")
+@pytest.mark.some("isolated_ml", "relay", "gossip_nb")
 @pytest.mark.parametrize(
     "method", [pytest.param(m, marks=() if m in KINDS else pytest.mark.full) for m in OFFERED]
 )

@@ -100,6 +100,7 @@ def test_with_what_was_merged_as_its_prior_a_node_stays_nearer_to_it():
     assert apart["neighbours"] < 0.5 * apart["standard"]
 
 
+@pytest.mark.full
 def test_the_divergence_counts_once_for_all_rows_times_the_temperature():
     """One step on all rows: with and without it they differ by lr x its slope x t / rows."""
     one = pack(np.ones((8, 4), np.float32), np.zeros(8, int), [np.arange(8)])

@@ -50,6 +50,7 @@ def same(ours, theirs, **tolerance):
 # --- exact cases
 
 
+@pytest.mark.full
 def test_one_node_alone_trains_as_ever():
     """Whatever the damping: what it knows of itself has no age."""
     training = {"batch": 5, "lr": 0.1, "momentum": 0.5}

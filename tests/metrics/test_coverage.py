@@ -74,6 +74,7 @@ def test_intervals_cover_from_20_to_1000_rows(rows, share):
     check(covered(rows, share, 1000), 1000)
 
 
+@pytest.mark.full
 def test_one_two_or_three_positives_give_no_verdict():
     for positives in (1, 2, 3, 4):
         rng = np.random.default_rng(positives)

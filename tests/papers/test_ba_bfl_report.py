@@ -129,6 +129,7 @@ def test_figures_say_what_bars_are(replicas, words):
     plt.close(figure)
 
 
+@pytest.mark.full
 def test_items_that_were_not_run_are_named(folder, patch):
     """The last of those that share the folder: it takes runs out of it."""
     tasks = ba_bfl.ITEMS["figure-4"].runs(list(ba_bfl.SETS), Scale()).values()

@@ -120,6 +120,7 @@ def simulated(clamp):
     return np.asarray(run.state.value)[:, 0].reshape(DRAWS, -1)
 
 
+@pytest.mark.some("False")
 @pytest.mark.parametrize("clamp", [False, True])
 def test_trials_have_the_law_of_the_method_itself(clamp):
     """Every noisy sum: counts, sums of x and of x^2, categories; also clamped at the nodes."""
@@ -359,7 +360,7 @@ def others(data_folder, tmp_path_factory):
     return tiny(tmp_path_factory.mktemp("others"), [i for i in OTHERS if i not in GOSSIP])
 
 
-@pytest.mark.some(*GOSSIP)
+@pytest.mark.full
 @pytest.mark.parametrize("item", OTHERS)
 def test_every_item_runs_and_is_shown(request, item):
     folder, found, drawn, text = request.getfixturevalue("gossip" if item in GOSSIP else "others")

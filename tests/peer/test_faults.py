@@ -91,13 +91,25 @@ def test_peers_that_are_killed_many_times_end_with_the_same_models(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory):
-    """Three peers that are not yet started."""
-    return small(tmp_path_factory.mktemp("three") / "net")
+def two(tmp_path_factory):
+    """Two peers that are not yet started."""
+    return small(tmp_path_factory.mktemp("two") / "net", nodes=2)
 
 
-def test_peers_that_are_stopped_and_killed_and_started_again_end_with_the_same_models(three):
-    fed = three
+def test_a_peer_that_is_killed_and_started_again_ends_with_the_same_model(two):
+    with Peers(two) as peers:
+        until(peers, peers.names[0], 6)
+        peers.signal(peers.names[0], signal.SIGKILL)
+        peers.processes[peers.names[0]].wait()
+        peers.start(peers.names[0])
+        assert peers.wait(LIMIT), peers.failed()
+    assert_nothing_lost(two)
+    assert_as_simulated(two)
+
+
+@pytest.mark.full
+def test_peers_that_are_stopped_and_killed_and_started_again_end_with_the_same_models(tmp_path):
+    fed = small(tmp_path / "net")
     first, last = (n for n in fed.charter.names if len(fed.charter.neighbours(n)) == 1)
     (hub,) = fed.charter.neighbours(first)
     peers = Peers(fed)
@@ -161,8 +173,8 @@ def ended(fed):
         assert peers.wait(LIMIT), peers.failed()
 
 
-def test_the_wrong_state_data_port_or_charter_is_one_line(tmp_path, three, said_by):
-    fed = three
+def test_the_wrong_state_data_port_or_charter_is_one_line(tmp_path, two, said_by):
+    fed = two
     if not all(
         fed.state(name).exists() for name in fed.charter.names
     ):  # the test above did not run

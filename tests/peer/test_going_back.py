@@ -95,7 +95,7 @@ def test_a_backup_within_the_letters_kept_ends_with_the_same_models(tmp_path, na
     net.closed()
 
 
-@pytest.mark.long("lost")
+@pytest.mark.full  # the protocol's worlds have it without processes or a clock
 @pytest.mark.parametrize("lose", [False, True], ids=["far back", "lost"])
 def test_a_peer_that_is_far_back_catches_up_and_all_end(tmp_path, lose, caplog, monkeypatch):
     monkeypatch.setattr(stores, "KEEP", 2)

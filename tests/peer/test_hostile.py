@@ -477,6 +477,7 @@ def errors_with(folder, host, method, evil):
     return float(np.mean([d.node.error(d.memory, plan.encoded(x, None), y) for d in daemons[:4]]))
 
 
+@pytest.mark.full
 def test_a_poisoned_letter_ruins_a_mean_and_not_a_median(tmp_path, host):
     found = {
         (method, evil): errors_with(tmp_path / f"{method}{evil}", host, method, evil)

@@ -368,7 +368,7 @@ def single_and_replicated(many, **shared):
     return singles, simulate(**{**base, **many})
 
 
-@pytest.mark.some("seeds", "probes")
+@pytest.mark.some("probes")
 @pytest.mark.parametrize(
     "many",
     [

@@ -90,6 +90,7 @@ def test_a_cell_is_run_again_when_what_it_depends_on_changed(place, ran, monkeyp
     assert ran(here, fresh=True)[0].endswith("2 run (2: asked for)")
 
 
+@pytest.mark.full
 def test_two_folders_with_modules_of_the_same_name(place, ran):
     one, two = place("one", 1.0), place("two", 2.0)
     assert ran(one)[1] == 1.0

@@ -69,6 +69,7 @@ def test_small_sites_of_one_kind_gain_together(tmp_path):
     assert (found.verdicts["verdict"] == "join").sum() >= 5
 
 
+@pytest.mark.full
 def test_files_and_tables_say_the_same(wards, tmp_path):
     found = join(str(wards), "ward", target="ill", rounds=4)
     sites.write(found, tmp_path)

@@ -87,6 +87,7 @@ def test_a_hub_is_put_in_a_bucket_of_its_own():
     assert one.slots == 1024
 
 
+@pytest.mark.full
 def test_labelled_trees_are_equally_likely():
     draws = 800
     drawn = Counter(tuple(edges(topology.random_tree(4, seed=seed))) for seed in range(draws))
