@@ -76,6 +76,9 @@ def quickly(*names, of=CHANNELS):
     )
 
 
+some = quickly("erasure", "churn", "random delay, held", "late trace")
+
+
 def arrays(links):
     return [np.asarray(leaf) for leaf in links]
 
@@ -89,7 +92,7 @@ def places(links, where):
     return Links(*(leaf[where] for leaf in links))
 
 
-@every
+@some
 def test_only_weights_fall_and_ages_rise(name):
     channel = CHANNELS[name]
     came = [channel(KEY, t, ALL) for t in range(ROUNDS)]
@@ -195,7 +198,7 @@ def test_more_links_do_not_matter(name):
 
 
 @pytest.mark.bits
-@every
+@some
 def test_rounds_can_be_looked_at_in_any_order_and_any_number(name):
     """One by one, backwards, in a compiled loop, side by side with other keys."""
     channel, keys = CHANNELS[name], jax.random.split(KEY)
@@ -206,7 +209,7 @@ def test_rounds_can_be_looked_at_in_any_order_and_any_number(name):
 
 
 @pytest.mark.bits
-@every
+@some
 def test_precision_does_not_matter(name):
     channel, t = CHANNELS[name], 5
     single = channel(KEY, t, ALL)

@@ -19,6 +19,7 @@ def arrived(links):
     return np.asarray(links.weight) > 0
 
 
+@pytest.mark.some("churn", "random_delay")
 @pytest.mark.parametrize(
     "name", [name for name in channel.__all__ if name not in ("Channel", "record", "trace")]
 )

@@ -67,12 +67,7 @@ def posted(graph):
 
 
 @pytest.mark.some(
-    "pushes-",
-    "metropolis-by chance",
-    "metropolis-lost",
-    "along a ring-three late",
-    "trees-late, then lost",
-    "ring-by chance, held",
+    "pushes-lost", "metropolis-by chance", "along a ring-three late", "ring-by chance, held"
 )
 @pytest.mark.parametrize("channel", CHANNELS)
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -97,7 +92,7 @@ def test_a_message_reaches_whom_it_was_sent_to_and_once(graph, channel):
 RUNTIMES = [("pushes", "by chance"), ("redrawn trees, metropolis", "lost, then by chance")]
 
 
-@pytest.mark.long("pushes-by chance")
+@pytest.mark.full  # `make test`: test_channel_laws.py
 @pytest.mark.parametrize(("graph", "channel"), RUNTIMES)
 def test_runtimes_and_a_recording_agree(graph, channel):
     graph, channel = GRAPHS[graph], CHANNELS[channel]
@@ -111,6 +106,7 @@ def test_runtimes_and_a_recording_agree(graph, channel):
     )
 
 
+@pytest.mark.full
 def test_replicas_are_late_on_links_of_their_own():
     graphs = [topology.pushes(N, rounds=ROUNDS, seed=s) for s in range(2)]
     both_at_once = deliveries(simulate, graphs, CHANNELS["by chance"])

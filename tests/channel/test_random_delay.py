@@ -164,6 +164,7 @@ def test_rates_multiply_even_of_one_kind():
     assert abs(weight.mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / weight.size)
 
 
+@pytest.mark.full
 def test_none_or_one_channel_is_that_channel():
     for nothing in (both(), both(perfect()), both(both())):
         assert (history(nothing, 3)[0] == 1).all()

@@ -67,6 +67,7 @@ def test_chains_are_stationary_from_the_first_round(states):
     assert abs(of_chains.mean() - SHARE) < 5 * of_chains.std() / np.sqrt(of_chains.size)
 
 
+@pytest.mark.full  # `make test`: test_chains_are_stationary_from_the_first_round
 def test_the_next_state_depends_on_this_one_and_nothing_before(states):
     before, now, after = states[:-2], states[1:-1], states[2:]
     for was in (False, True):

@@ -112,6 +112,7 @@ def test_a_column_says_how_late():
     assert heard(channel, topology.complete(3), 2) == {(0, 1, 2)}
 
 
+@pytest.mark.full
 def test_a_late_trace_behind_losses_needs_what_was_sent():
     lossy = erasure(0.5)
     graph = topology.complete(6)

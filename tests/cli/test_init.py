@@ -26,6 +26,7 @@ def init(*arguments):
     return CliRunner().invoke(app, ["init", *map(str, arguments)], catch_exceptions=False)
 
 
+@pytest.mark.some("statistics", "federation")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_runs(kind, tmp_path):
     assert init(kind).exit_code == 0

@@ -107,6 +107,7 @@ def test_remark_1_only_at_zero_is_it_gaussian():
     assert max(distance[-1e-4], distance[1e-4]) < 5e-5
 
 
+@pytest.mark.some("0.5")
 @pytest.mark.parametrize("alpha", ALPHAS)
 @given(seed=seeds, size=st.sampled_from([1e-3, 0.1, 1.0]))
 @settings(max_examples=10)
@@ -138,7 +139,7 @@ def by_brute_force(alpha, mean, variance, weights):
     return moments(f / np.trapezoid(f, x), x)
 
 
-@pytest.mark.long("0.001", "0.2", "2.0")
+@pytest.mark.some("0.5")
 @pytest.mark.parametrize("alpha", [-1.0, -1e-3, 1e-3, 0.2, 0.5, 2.0])
 def test_moments_as_by_brute_force(alpha):
     """Two to ten posteriors, some far apart: 1 to 20 times the width of a usual one."""
@@ -175,6 +176,7 @@ def test_coordinates_have_nothing_to_do_with_each_other(seed):
 # --- limits
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("limit", "name"), [(0, "rkl"), (1, "kl")])
 @given(seed=seeds)
 @settings(max_examples=10)

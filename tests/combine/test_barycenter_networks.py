@@ -115,7 +115,7 @@ def case(kind, place, channel=None):
     return args, options | {"probe": lambda method, state: state.value}
 
 
-@pytest.mark.some("Slots-server")
+@pytest.mark.full  # `make test`: test_running.py
 @pytest.mark.parametrize(
     ("kind", "place"),
     [
@@ -137,6 +137,7 @@ def test_slot_rules_agree_to_the_bit_when_nodes_run_one_by_one():
     assert_equal_runs(simulate(*args, exact=True, **options), walk(*args, **options))
 
 
+@pytest.mark.full
 def test_a_late_server():
     """Before the first messages are due, everyone keeps its own to the bit."""
     args, options = case(Slots, "server", channel=delay(2))

@@ -168,6 +168,7 @@ def test_an_optimiser_finds_no_better_independent_gaussian(name):
             assert cost(ours) <= found.fun + 1e-12
 
 
+@pytest.mark.full  # `make test`: independent/test_independent_rules.py
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_an_optimiser_finds_no_better_full_gaussian(name):
     for seed in range(5):
@@ -290,6 +291,7 @@ def assert_trees(a, b, **tolerance):
         np.testing.assert_allclose(x, y, **tolerance)
 
 
+@pytest.mark.some("full w2", "rkl", "alpha 0.5")
 @every_rule
 def test_a_rule_does_what_its_function_of_arrays_does(name):
     with jax.enable_x64(True):
@@ -316,6 +318,7 @@ def test_a_rule_does_what_its_function_of_arrays_does(name):
         assert_trees(tuple(new["whole"]), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.some("full w2", "rkl", "alpha 0.5")
 @every_rule
 def test_slots_without_weight_have_no_say(name):
     own, note, inbox = inbox_of(5, name, [0, 1, 0, 2])
@@ -328,6 +331,7 @@ def test_slots_without_weight_have_no_say(name):
         assert_trees(spoilt, clean, rtol=0)
 
 
+@pytest.mark.some("full w2", "rkl")
 @every_rule
 @pytest.mark.parametrize("server", [False, True])
 def test_a_node_that_hears_nobody_keeps_its_own_to_the_bit(name, server):

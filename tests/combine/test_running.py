@@ -44,6 +44,7 @@ def inboxes(seed, heard):
     return own, {"size": np.float32(17)}, inbox
 
 
+@pytest.mark.some("equal", "total", "worst", "median")
 @pytest.mark.parametrize("heard", [0, 1, 7, K])
 @pytest.mark.parametrize("name", RULES)
 def test_one_by_one_gives_the_bits_of_all_at_once(name, heard):

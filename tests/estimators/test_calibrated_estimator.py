@@ -90,7 +90,7 @@ def test_it_is_searched_over_and_cross_validated():
 # --- calibration
 
 
-@pytest.mark.some("wine", "digits-lda")
+@pytest.mark.some("wine-naive", "digits-lda")
 @pytest.mark.parametrize("model", ["naive_bayes", "shared_naive_bayes", "qda", "lda"])
 @pytest.mark.parametrize("data", LOADERS)
 def test_calibration_lowers_the_soft_error_of_training(data, model):
@@ -172,6 +172,7 @@ def test_small_weights_leave_the_soft_error_a_mean():
 # --- batches
 
 
+@pytest.mark.some("qda")
 @pytest.mark.parametrize(
     ("model", "batches"),
     [("naive_bayes", 1), ("naive_bayes", 2), ("naive_bayes", 7), ("lda", 3), ("qda", 3)],

@@ -56,6 +56,13 @@ def close(a, b, tolerance=1e-9):
     "check_fit_idempotent",
     "check_fit_check_is_fitted",
     "check_fit2d_1feature",
+    "check_classifiers_train",
+    "check_classifiers_classes",
+    "check_classifiers_one_label",
+    "check_f_contiguous_array_estimator",
+    "check_fit_score_takes_y",
+    "check_estimators_fit_returns_self",
+    "check_estimators_pickle(readonly_memmap=True)",
 )
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @parametrize_with_checks([DecentralizedClassifier()])
@@ -75,6 +82,7 @@ def test_clones_pickles_and_pipelines():
     close(piped.predict_proba(X), fitted.predict_proba(X), 1e-7)
 
 
+@pytest.mark.full  # `make test`: that of the other estimator
 def test_it_is_searched_over():
     search = GridSearchCV(small(), {"method": ["isolated", {"name": "crc", "lr": 0.1}]}, cv=2)
     search.fit(X, Y)
@@ -227,11 +235,13 @@ def test_every_method_that_needs_no_pooled_rows_is_offered(method):
     np.testing.assert_array_equal(again.predict_proba(x), prob)
 
 
+@pytest.mark.full
 def test_what_nodes_keep_decides_what_the_consensus_is():
     kinds = {m: isinstance(tiny(m).consensus_, Classifier) for m in ("crc", "relay", "decavg")}
     assert kinds == {"crc": True, "relay": False, "decavg": False}
 
 
+@pytest.mark.full  # `make test`: costs of the other estimator
 def test_costs_decide_for_networks_of_weights_too():
     x, _ = TINY
     plain, cost = tiny("isolated_net"), np.array([[0.0, 1, 9], [1, 0, 9], [90, 90, 0]])
@@ -240,6 +250,7 @@ def test_costs_decide_for_networks_of_weights_too():
     np.testing.assert_array_equal(careful.predict(x), expected)
 
 
+@pytest.mark.full  # `make test`: test_frames.py
 def test_networks_of_weights_read_categories_and_no_gaps():
     x, y = TINY
     frame = pd.DataFrame(x, columns=list("abcd")).assign(d=np.array(["u", "v"])[y % 2])
@@ -422,6 +433,7 @@ def test_a_site_that_nobody_named_and_a_site_alone_are_refused():
         small(groups="site").fit(pd.DataFrame({"site": SITES}), Y)
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 @pytest.mark.parametrize("weigh", ["metropolis", "data_size"])
 def test_other_ways_of_weighing_neighbours(weigh):
     uneven = np.minimum(np.arange(176) // 20, 3)
@@ -433,6 +445,7 @@ def test_other_ways_of_weighing_neighbours(weigh):
 # --- TAN
 
 
+@pytest.mark.full  # `make test`: test_frames.py
 def test_tan_with_mixed_columns_on_a_tree():
     """The nodes agree on the tree that all rows together have."""
     rng = np.random.default_rng(5)

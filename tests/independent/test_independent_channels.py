@@ -59,7 +59,7 @@ def channel_of(name):
 
 
 CHANNELS = {name: channel_of(name) for name in [*entries("channel"), HELD]}
-QUICK = {"random_tree, redrawn", "ring, pushed"}
+QUICK = {"random_tree, redrawn"}
 
 
 def posted(graph):

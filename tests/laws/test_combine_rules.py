@@ -393,6 +393,7 @@ def test_a_network_does_what_its_nodes_do(name, seed):
     assert_network_agrees(name, (*state, (heard,)))
 
 
+@pytest.mark.some("metropolis", "worst")
 @every_rule
 @few
 @given(seed=seeds)
@@ -404,6 +405,7 @@ def test_late_messages_come_from_their_own_page(name, seed):
     assert_network_agrees(name, (*state, (heard,)))
 
 
+@pytest.mark.some("metropolis", "median", "push-sum")
 @every_rule
 @few
 @given(seed=seeds)
@@ -415,6 +417,7 @@ def test_a_server_does_what_each_node_would_with_all_messages(name, seed):
     assert_network_agrees(name, (*state, (heard,)), server=True)
 
 
+@pytest.mark.some("median")
 @pytest.mark.parametrize("name", ["data_size", "metropolis", "median"])
 def test_nodes_of_very_different_degree_go_in_buckets(name):
     n = 100
@@ -432,6 +435,7 @@ def test_nodes_of_very_different_degree_go_in_buckets(name):
     assert_network_agrees(name, (*state, tuple(heard)))
 
 
+@pytest.mark.some("metropolis", "worst")
 @pytest.mark.parametrize("name", [n for n, rule in ALL.items() if isinstance(rule, Mean)])
 def test_many_slots_in_a_loop_as_few_in_a_row(name):
     """More slots than are unrolled, all but a few empty, give what the few give."""

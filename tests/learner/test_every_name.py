@@ -77,12 +77,15 @@ def describe(kind, name):
 
 
 def merged(descriptions):
-    """One description with the sections of several; where they differ in data, the last decides."""
-    whole = {}
+    """One description with the sections of several; the rows are those that one of them needs."""
+    whole = dict(SMALL)
     for described in descriptions:
         for section, given in described.items():
             both = isinstance(given, dict) and isinstance(whole.get(section), dict)
-            whole[section] = {**whole[section], **given} if both else given
+            if both:
+                whole[section] = {**whole[section], **given}
+            elif given != SMALL.get(section):
+                whole[section] = given
     return whole
 
 
@@ -90,14 +93,16 @@ def merged(descriptions):
 BESIDE = {
     "net": ["loss"],
     "topology": ["metric", "sizes", "shift"],
-    "partition": ["channel"],
+    "rule": ["model", "partition", "channel"],
 }
 
 
 def cases():
     """All names; `make test` runs some together, which `make full` runs one by one."""
     for kind in KINDS:
-        ones = [((kind, name),) for name in entries(kind)]
+        # those that need another method come last, where no name is beside that does not go with it
+        names = sorted(entries(kind), key=lambda name: name in RULED_BY)
+        ones = [((kind, name),) for name in names]
         beside = BESIDE.get(kind, [])
         paired = beside or any(kind in more for more in BESIDE.values())
         for case in ones:
@@ -191,6 +196,8 @@ def talk(nodes, rounds):
 # of these bits agree only as users compile them
 OPTIMISED = ("ba_bfl", "gossip_nb", "relay_gd")
 LONG = ("ba_bfl", "relay_gd")  # to compile so: `make test` compiles them quickly and rounds
+# others that differ from these only in a weight stand for them in `make test`
+ALIKE = {"average_cvar": "cvar_cvar", "cta": "cvar_cvar", "cfa": "decavg", "isolated_net": "decavg"}
 
 
 def to_the_bit():
@@ -199,7 +206,8 @@ def to_the_bit():
         as_users = pytest.mark.optimised if name in OPTIMISED else pytest.mark.bits
         if name in LONG:
             yield pytest.param(name, 1e-5, marks=pytest.mark.optimised(False))
-        yield pytest.param(name, 0, marks=[as_users, *([pytest.mark.full] * (name in LONG))])
+        later = [pytest.mark.full] if name in LONG or name in ALIKE else []
+        yield pytest.param(name, 0, marks=[as_users, *later])
 
 
 @pytest.mark.parametrize(("name", "apart"), list(to_the_bit()))

@@ -46,7 +46,7 @@ def test_rounds_are_recorded_as_asked_and_the_last_always():
     assert not np.array_equal(both["combined_test_soft_error"], both["test_soft_error"])
 
 
-@pytest.mark.some("iterate", "redraw", "push", "fixed", "float64", "'nodes': 1")
+@pytest.mark.some("iterate", "redraw", "push", "'nodes': 1")
 @pytest.mark.parametrize(
     "update",
     [

@@ -28,6 +28,7 @@ def described(tmp_path_factory):
     }
 
 
+@pytest.mark.full
 def test_subgroups_are_the_test_rows_of_each_value_and_make_up_the_whole(described):
     one = cell(described)
     values = run(one).values

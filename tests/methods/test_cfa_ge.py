@@ -183,11 +183,13 @@ def test_simulate_equals_walk(q):
     assert_equal_runs(run_of(simulate, q), oracle(q), 1e-5)
 
 
+@pytest.mark.full
 def test_losses_on_the_way_matter():
     value = [joined(oracle(q).state.value) for q in (1.0, 0.7)]
     assert np.abs(value[0] - value[1]).max() > 0.01
 
 
+@pytest.mark.full
 def test_a_reply_is_as_large_as_a_message():
     for run in (run_of(simulate, 1.0), oracle(1.0)):
         state = jax.tree.map(lambda a: a[0], run.state)
@@ -245,6 +247,7 @@ def test_replies_are_summed_and_never_held_for_all_neighbours():
 # --- trust
 
 
+@pytest.mark.some("decdiff")
 @pytest.mark.parametrize("name", ["decavg", "decdiff"])
 def test_neighbours_count_by_trust_times_size(name):
     method = {"decavg": decavg, "decdiff": decdiff}[name](LINEAR, **FULL)

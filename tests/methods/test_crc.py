@@ -194,6 +194,7 @@ def test_calibration_lowers_the_soft_error():
     assert after < before - 0.1
 
 
+@pytest.mark.full
 @pytest.mark.bits
 def test_the_best_iterate_has_the_lowest_soft_error():
     """With a huge step the soft error goes up and down, and the last iterate is not the best."""
@@ -326,6 +327,7 @@ def test_isolated_ignores_the_network():
         np.testing.assert_allclose(runs[0][v], expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.some("equal")
 @pytest.mark.parametrize("weigh", ["equal", "data_size", "metropolis"])
 def test_a_node_that_hears_nobody_goes_on_with_its_own(weigh):
     """As if there were no network: calibrating its own statistics round after round."""

@@ -63,6 +63,7 @@ def test_crc_converges_though_messages_are_lost(name):
     assert (gap > 0).all()
 
 
+@pytest.mark.full
 def test_loss_costs_rounds_and_not_the_model(name):
     """More loss is slower; four times the rounds make up for 30 %, and for most of 70 %."""
     gap = gaps(name)

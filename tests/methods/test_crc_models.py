@@ -122,7 +122,7 @@ def test_theorem_1(name):
 # --- Algorithm 1
 
 
-@pytest.mark.some("qda", "tan")
+@pytest.mark.some("tan")
 @pytest.mark.parametrize("name", CASES)
 def test_calibration_makes_fewer_soft_mistakes_than_maximum_likelihood(name):
     """On rows that the model does not describe: the best iterate from the likelihood's start."""

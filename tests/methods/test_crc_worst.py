@@ -63,6 +63,7 @@ def soft_errors(values):
         return np.asarray(jax.vmap(lambda v, shard: soft_error(MODEL, v, shard))(values, shards))
 
 
+@pytest.mark.full
 @pytest.mark.bits
 @pytest.mark.parametrize("q", [1.0, 0.4])
 def test_with_alpha_one_it_is_the_mean_with_oneself(q):
@@ -110,6 +111,7 @@ def test_only_this_rule_sends_more():
     assert set(ran(EQUAL)["adapt"]["memory"]) == {"size", "guards"}  # and computes nothing more
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 @pytest.mark.bits
 @pytest.mark.parametrize("q", [1.0, 0.4])
 def test_simulate_equals_walk(q):

@@ -145,6 +145,7 @@ def test_interpolations_are_those_of_numpy(seed, alpha):
         assert found[np.argmax(losses)]
 
 
+@pytest.mark.some("float32")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("quantile", ["lower", "linear", "higher"])
 def test_a_quantile_that_is_one_of_the_losses_is_that_loss(quantile, precision):
@@ -190,6 +191,7 @@ def test_simulate_equals_walk(name, q):
         assert_equal_runs(simulate(METHODS[name], SHARDS, RING, **told), oracle, 1e-4)
 
 
+@pytest.mark.full
 def test_with_alpha_one_all_are_cta():
     plain = simulate(METHODS["cta"], SHARDS, RING, 5, channel=erasure(0.5))
     for make in (average_cvar, cvar_cvar):

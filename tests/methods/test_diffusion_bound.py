@@ -273,6 +273,7 @@ def test_the_r_of_a_network_without_loss_does_not_hold_with_loss():
     assert (left > 1.3 * right).mean() > 0.1
 
 
+@pytest.mark.some("ring")
 @every_q
 @every_graph
 def test_round_after_round_equation_13_says_nothing_but_on_a_small_ring(graph, q):

@@ -179,6 +179,7 @@ def test_a_node_keeps_the_last_two_that_arrived():
 # --- loss
 
 
+@pytest.mark.full  # `make test`: methods/test_gossip_loss.py
 def test_plain_push_sum_loses_its_mass_and_the_cumulative_one_does_not():
     rounds = 200
     lossy = erasure(0.7)
@@ -218,14 +219,11 @@ def test_what_was_given_and_not_yet_heard_is_not_lost():
 # --- runtimes
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 @pytest.mark.bits
 @pytest.mark.parametrize(
     "counter",
-    [
-        pytest.param(c, marks=() if c == "cumulative" else pytest.mark.full)
-        for c in get_args(Counter)
-        if c != "unnormalised"
-    ],
+    [c for c in get_args(Counter) if c != "unnormalised"],
 )
 def test_simulate_equals_walk(counter):
     small = pack(X[:40], Y[:40], np.array_split(np.arange(40), 6))

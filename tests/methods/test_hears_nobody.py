@@ -113,6 +113,7 @@ def test_it_learns_alone_as_if_it_had_no_links(name, way):
     assert errors[1] < errors[0]
 
 
+@pytest.mark.some("crc")
 @every
 def test_cut_off_both_ways_it_does_nothing_to_the_others(name):
     """They end to the bit as without it, and luck on their own links is the same."""
@@ -203,6 +204,7 @@ def test_mass_given_to_it_waits_and_comes_when_it_hears_again(way):
     np.testing.assert_allclose(after, np.broadcast_to(expected, after.shape), rtol=0, atol=1e-9)
 
 
+@pytest.mark.full
 def test_for_ever_it_drains_the_mass_of_the_others():
     """What neighbours set aside for a node that never hears is out of play.
 

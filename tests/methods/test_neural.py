@@ -130,7 +130,7 @@ def test_starts_are_common_or_their_own():
     assert np.ptp(np.asarray(jax.tree.leaves(own)[0]), axis=0).max() > 0.1
 
 
-@pytest.mark.long("cvar_cvar", "ba_bfl", "cfa_ge", "decavg", "relay_gd")
+@pytest.mark.some("cta")
 @pytest.mark.parametrize(
     "method",
     [
@@ -185,6 +185,7 @@ def test_simulate_equals_walk(name):
     assert_equal_runs(simulate(METHODS[name], shards, graph, **options), oracle, 1e-4)
 
 
+@pytest.mark.full  # `make test`: methods/test_hears_nobody.py
 def test_lossy_links_leave_weights_sound():
     run = simulate(METHODS["decdiff"], pack(*UNEVEN), topologies.ring(N), 10, channel=erasure(0.5))
     assert all(np.isfinite(np.asarray(a)).all() for a in jax.tree.leaves(run.state.value))

@@ -246,6 +246,7 @@ def test_a_message_tells_nothing_but_noised_statistics():
 # --- runtimes
 
 
+@pytest.mark.some("2.0")
 @pytest.mark.bits
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
 def test_simulate_equals_walk(epsilon):

@@ -220,6 +220,7 @@ def gap(method, rounds=64, q=1.0):
     return final_error(one) - final_error(one.changed(run={"rounds": 64}).reference())
 
 
+@pytest.mark.full  # `make test`: test_skewed_nodes_stand_near_rc_by_the_size_of_steps...
 def test_nodes_of_one_class_come_nearer_to_rc_than_with_crc():
     ours, theirs = gap("relay"), gap("crc")
     print(f"gap at round 64: relay {ours:.4f}, crc {theirs:.4f}")

@@ -214,6 +214,7 @@ def test_all_runtimes_agree(exact):
         )
 
 
+@pytest.mark.full  # `make test`: that of relay
 def test_a_message_is_the_weights_and_a_constant():
     sizes = [
         walk(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 0).message_bytes for m in (relay_gd, decavg)

@@ -214,6 +214,7 @@ def test_ages_are_distances():
     )
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 def test_all_runtimes_agree():
     """To the bit, as sums of whole numbers have no rounding."""
     graph = topologies.tree_plus(N, extra=4, seed=2)

@@ -282,6 +282,7 @@ def test_a_slot_that_is_empty_has_no_say():
 NOISY = release(MODEL, epsilon=20.0, sensitivity="bounded", bounds=(-4, 6), split="optimal")
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 @pytest.mark.bits
 def test_both_runtimes_agree_with_noise_and_attackers():
     rule = "trimmed_mean"  # which holds what the others do

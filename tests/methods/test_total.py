@@ -56,6 +56,7 @@ def check(value, n=N, expected=EXPECTED):
         np.testing.assert_array_equal(got, np.broadcast_to(number, (n, *np.shape(number))))
 
 
+@pytest.mark.some("random_tree")
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_node_ends_with_the_sum(name, seed):
@@ -197,6 +198,7 @@ def codes():
     return np.column_stack([a, rng.normal(size=m), b, c, d]).astype(float), y
 
 
+@pytest.mark.some("tree")
 @pytest.mark.parametrize(
     "graph",
     [

@@ -62,6 +62,7 @@ def test_the_mean_of_what_is_tracked_is_the_mean_step():
     np.testing.assert_allclose(tracked, np.asarray(state.memory["step"]).mean(0), atol=1e-12)
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py
 @pytest.mark.bits
 def test_walk_and_simulate_agree():
     one, other = (go(METHOD, SKEWED, CHAIN, 5) for go in (walk, partial(simulate, exact=True)))

@@ -224,6 +224,7 @@ def test_what_makes_no_sense_is_refused(call, error, says):
 # --- the probe
 
 
+@pytest.mark.some("crc-1")
 @pytest.mark.parametrize(("name", "bins"), [("crc", 1), ("crc", 15), ("mlp", 15), ("mlp", 100)])
 def test_the_probe_gives_what_the_functions_give(name, bins):
     x, y = rows()

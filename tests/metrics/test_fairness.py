@@ -56,6 +56,7 @@ def test_axes_before_the_nodes_are_kept_and_their_order_does_not_matter(seed):
 OWNED = np.split(np.random.default_rng(0).permutation(100), [60, 60, 83])  # node 1 has none
 
 
+@pytest.mark.some("crc")
 @pytest.mark.parametrize("name", METHODS)
 def test_each_model_on_its_own_rows(name):
     x, y = rows()

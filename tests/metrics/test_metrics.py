@@ -197,6 +197,7 @@ def test_consensus_looks_at_all_leaves():
     assert got == pytest.approx(1 / np.sqrt(3 + 4), rel=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.bits
 def test_probes_together_record_what_each_does():
     x, y = rows(5, 20)

@@ -94,6 +94,7 @@ def log_numbers(told, z, c):
     return part.logpdf(numbers[known])
 
 
+@pytest.mark.some("True")
 @pytest.mark.parametrize(
     ("name", "missing"), [*((n, False) for n in OPTIONS), ("qda", True), ("tan", True)]
 )

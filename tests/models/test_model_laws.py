@@ -186,6 +186,7 @@ def test_scaled_statistics_have_the_same_parameters(name, missing, factor):
     assert scaled.guards == ours.guards == 0
 
 
+@pytest.mark.some("holes")
 @every_model
 def test_the_uniform_start_knows_nothing(name, missing):
     model = made(name, missing)
@@ -208,6 +209,7 @@ def test_the_uniform_start_of_rows_beside_statistics_of_rows_weighs_as_much(name
     close(by_class(s)[:, 0].sum(), 2 * M)
 
 
+@pytest.mark.some("holes")
 @every_model
 def test_terms_add_up_to_the_joint(name, missing):
     """By class and feature, with and without holes."""
@@ -377,6 +379,7 @@ def near(a, b, deviation):
     assert (np.abs(a - b) <= 5 * np.asarray(deviation)).all(), np.abs(a - b) / deviation
 
 
+@pytest.mark.some("qda", "tan")
 @each_name
 def test_frequencies_of_draws_are_the_probabilities(name):
     _, _, told, x, y = drawn(name)

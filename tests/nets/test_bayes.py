@@ -88,6 +88,7 @@ def test_its_gradient_is_that_of_finite_differences():
             np.testing.assert_allclose(found[1, 2], slope, rtol=1e-5)
 
 
+@pytest.mark.some("make-2")
 @pytest.mark.parametrize(
     ("make", "most"), [(mlp(6, 3, (5, 4)), 3), (lenet((12, 12), 3), 3), (cnn((6, 6), 3), 2)]
 )

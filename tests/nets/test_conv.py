@@ -25,6 +25,7 @@ def xla_convolution(layer, x):
     return out[0] + layer.bias[None, None]
 
 
+@pytest.mark.some("3-3")
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("kernel", [2, 3])
@@ -51,6 +52,7 @@ def test_a_convolution_is_xlas_in_value_and_gradient(padding, channels, kernel):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.some("1-3", "5-1")
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_lines_times_a_banded_matrix_are_patches_times_a_matrix(channels, kernel):
@@ -127,6 +129,7 @@ def test_the_least_image_and_one_of_three_channels_and_two_sides_fit(make, least
     network_of(make((least + 1, 33, 3), 2), (least + 1) * 33 * 3, 2)
 
 
+@pytest.mark.full
 def test_nodes_side_by_side_compute_what_each_computes_alone():
     net = network_of(cnn((8, 8), 3), 64, 3)
     weights = [net.init(jax.random.key(k)) for k in range(2)]

@@ -44,6 +44,7 @@ def test_the_same_key_gives_the_same_and_no_edge_only_mirrors():
         assert (one == was).all() or (one == was[:, ::-1]).all()
 
 
+@pytest.mark.full
 def test_a_net_sees_moved_images_in_training_and_plain_ones_in_prediction():
     plain, moved = (network("mlp_64", (6, 6), 2, moved=m) for m in (False, True))
     key = jax.random.key(3)

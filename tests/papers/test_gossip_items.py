@@ -120,7 +120,7 @@ def simulated(clamp):
     return np.asarray(run.state.value)[:, 0].reshape(DRAWS, -1)
 
 
-@pytest.mark.some("False")
+@pytest.mark.full  # `make test`: test_accuracy_has_the_law_of_the_method_itself
 @pytest.mark.parametrize("clamp", [False, True])
 def test_trials_have_the_law_of_the_method_itself(clamp):
     """Every noisy sum: counts, sums of x and of x^2, categories; also clamped at the nodes."""
@@ -390,6 +390,7 @@ def test_the_claim_about_sizes_is_made_of_tiny_runs(others):
     assert "sizes" in {c.name for c in others[1].claims}
 
 
+@pytest.mark.full  # `make test`: the claims of figure 2
 def test_the_claims_of_tiny_runs_have_their_numbers(gossip):
     by_name = {c.name: c for c in gossip[1].claims}
     assert {"gossip-meets-federated", "std-last"} <= set(by_name)

@@ -151,6 +151,7 @@ def test_a_node_tells_those_that_hear_it_in_some_round():
         assert set(node.letters(node.begin(), 0)) == hearers
 
 
+@pytest.mark.full
 def test_a_silent_slot_has_age_minus_one_in_every_runtime():
     ages = talking(Slots(lambda own, inbox: inbox.age.min().astype(own.dtype)))
     lost = erasure(np.array([1.0, 0.0, 1.0]), by="sender")

@@ -140,7 +140,7 @@ def turns():
             yield pytest.param(name, precision, marks=marks if first else pytest.mark.full)
 
 
-@pytest.mark.some("ragged", "missing values", "lossy server", "hub of many", "median")
+@pytest.mark.some("missing values", "lossy server", "median")
 @pytest.mark.parametrize(("name", "precision"), list(turns()))
 def test_all_runtimes_agree(name, precision):
     """To rounding when nodes run side by side, to the last bit when they run one by one."""
@@ -199,7 +199,7 @@ SEVEN = pack(WHOLE, np.zeros(7), np.arange(7)[:, None])
 @pytest.mark.parametrize(
     ("graph", "precision"),
     [
-        ("chain", "float64"),
+        pytest.param("chain", "float64", marks=pytest.mark.full),
         pytest.param("star", "float32", marks=pytest.mark.full),
         ("random_tree", "float32"),
     ],
@@ -224,8 +224,9 @@ def test_sums_relayed_need_the_whole_diameter():
     assert np.array_equal(short[3], WHOLE.sum(0))  # the middle has heard both ends
 
 
+@pytest.mark.full  # `make test`: methods/test_relaying.py
 @pytest.mark.bits
-@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.full)])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_sums_relayed_over_lossy_links_still_arrive(precision):
     case = Case(RELAY, SEVEN, topologies.random_tree(7, seed=1), LOSSY, rounds=20)
     oracle, together, exact = runs(case, precision)

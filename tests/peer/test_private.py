@@ -40,6 +40,7 @@ def charges(daemon):
     return daemon.store.ledger.table()
 
 
+@pytest.mark.full  # `make test`: learner/test_every_name.py, without noise
 @pytest.mark.optimised
 def test_gossip_with_recorded_noise_ends_with_the_simulators_models(tmp_path):
     fed = federation(tmp_path, LINE, GOSSIP, rounds=8, **SPENDS)

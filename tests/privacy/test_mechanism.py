@@ -40,6 +40,7 @@ def test_vetted_noise_has_its_law_and_scale(kind):
         assert LAWS[kind].fit(here, floc=0)[1] == pytest.approx(one, rel=0.08)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("nodes", [1, 3, 40])
 def test_summed_laplace_is_the_sum_over_nodes(nodes):
     one = np.asarray(summed_laplace(KEY, nodes, jnp.full((20_000,), 1.5)), float)

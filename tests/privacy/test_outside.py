@@ -104,6 +104,7 @@ def outside(make, epsilon):
 PLAIN = GaussianNB().fit(X, Y).score(X_TEST, Y_TEST)
 
 
+@pytest.mark.some("1.0")
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_ours_is_no_worse_than_theirs_at_the_same_budget(theirs, epsilon):
     mine, other = ours(epsilon), outside(theirs, epsilon)

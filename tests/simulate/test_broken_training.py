@@ -115,6 +115,7 @@ def test_sound_training_is_let_be(where):
     assert (np.asarray(run.state.memory["broke"]) == -1).all()
 
 
+@pytest.mark.full
 def test_in_a_replica_its_number_is_named():
     fine = shards(12, 12, 12, 12)
     says = told(simulate, [fine, shards(12, 12, 12, 11), fine])

@@ -269,6 +269,7 @@ def test_early_stopping_stopped_some_nodes_early():
 # --- for what rows cost
 
 
+@pytest.mark.some("an epoch")
 @pytest.mark.parametrize("way", ["an epoch", "epochs of its own, dropout"])
 def test_steps_follow_the_rows_and_epochs_of_each_node_and_not_the_largest(way):
     memory = side_by_side(way).state.memory

@@ -226,6 +226,7 @@ def uninterrupted(way="lossy"):
     return simulate(method, DATA, TREE, 6, **options)
 
 
+@pytest.mark.some("exact", "lossy")
 @pytest.mark.parametrize("way", WAYS)
 def test_interrupted_and_resumed_is_as_uninterrupted(way):
     method, options = WAYS[way]

@@ -129,6 +129,7 @@ def test_metric_and_site_are_checked_before_anything_is_learnt(wards):
         join(str(wards), "ill", target="ill")
 
 
+@pytest.mark.full  # `make test`: test_the_command
 def test_a_site_is_called_as_its_file_says_and_columns_are_what_the_source_declares(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=240)

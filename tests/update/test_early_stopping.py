@@ -305,6 +305,7 @@ def noisy(p):
 NOISY, STILL = (network_of(noisy(p), 3, 4) for p in (0.5, 0.0))
 
 
+@pytest.mark.full
 def test_a_net_with_dropout_trains_and_is_another_than_without():
     rows = shard()
     begun, still = (net.init(jax.random.key(7)) for net in (NOISY, STILL))

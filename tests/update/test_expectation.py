@@ -78,7 +78,7 @@ def test_the_likelihood_never_falls(made, holes, seed, unlabelled):
     assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
 
 
-@pytest.mark.long("naive_bayes")
+@pytest.mark.full  # `make test`: test_the_likelihood_never_falls
 @BOTH
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=15)
@@ -145,6 +145,7 @@ def test_it_goes_on_while_likelihood_times_prior_rises():
 # --- labels
 
 
+@pytest.mark.some("qda")
 @pytest.mark.parametrize("made", [naive_bayes, shared_naive_bayes, qda])
 def test_where_every_row_has_a_label_it_is_plain_statistics(made):
     model = made(MIXED, 3)
@@ -205,6 +206,7 @@ def test_rows_of_weight_0_are_as_good_as_absent():
 # --- what it finds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("made", "holes"), [(naive_bayes, 0.15), (shared_naive_bayes, 0.0)])
 def test_it_finds_the_parameters_of_a_well_separated_mixture(made, holes):
     rng = np.random.default_rng(6)

@@ -98,6 +98,7 @@ def test_one_full_batch_is_one_step_of_gradient_descent():
     assert found.steps == 1
 
 
+@pytest.mark.some("3")
 @pytest.mark.parametrize("padded", [0, 3, 40])
 def test_padding_changes_nothing_but_the_order(padded):
     """With one batch an epoch order does not matter either."""
@@ -110,6 +111,7 @@ def test_padding_changes_nothing_but_the_order(padded):
     assert plain.steps == wide.steps == 3
 
 
+@pytest.mark.some("23-30")
 @pytest.mark.parametrize(("m", "padded"), [(23, 0), (23, 30), (1, 9), (8, 0)])
 def test_steps_are_counted_by_rows_and_not_by_padding(m, padded):
     found = trained(shard(m, padded), batch=8, epochs=2)

@@ -54,6 +54,7 @@ def by_hand(model, s, rows, watched, iterations, tolerance, patience):
     return kept, trace, best
 
 
+@pytest.mark.some("naive_bayes")
 @pytest.mark.parametrize("made", [naive_bayes, lda])
 @given(
     seed=st.integers(0, 2**32 - 1),
