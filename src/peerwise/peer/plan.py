@@ -1,7 +1,7 @@
 """What a peer runs under a charter: the phases, and in each of them one node of the network."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,7 +14,9 @@ from peerwise.channel import Channel
 from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
+from peerwise.methods import words
 from peerwise.methods.private_crc import noise_multiplier
+from peerwise.methods.sealed import Sealed
 from peerwise.methods.total import total
 from peerwise.models.family import Model, moved
 from peerwise.node import Adapt, Memory, Node
@@ -22,7 +24,11 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.described import spends, unit_of
 from peerwise.peer.learning import Learning, constant
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
+from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
+
+# state of the sums, size -> what is added to a node's term of the round that is due, modulo 2^64
+Mask = Callable[[Any, int], np.ndarray]
 
 # of the sums that a first phase finds: counts and squares
 SUMMED = tuple(
@@ -37,7 +43,7 @@ class Plan:
 
     `table` holds the node's own rows; nothing of it leaves but what the method says. `channel` is
     one, or its description in canonical form. `noise` is what makes releases private; a tape in its
-    place repeats a run.
+    place repeats a run. `mask` is what seals a node's terms of a sum.
     """
 
     def __init__(
@@ -48,13 +54,14 @@ class Plan:
         *,
         channel: Channel | Mapping[str, Any] | None = None,
         noise: Noise = vetted,
+        mask: Mask | None = None,
     ):
         self.charter, self.name, self.index = charter, name, charter.index(name)
         self.learning = Learning(charter)
         self.cell, self.private = self.learning.cell, self.learning.private
         self.topology = charter.topology()
         self.x, self.y = charter.rows(table)
-        self._table, self._noise = table, noise
+        self._table, self._noise, self._mask = table, noise, mask
         facts = {"nodes": len(charter.nodes), "n": len(charter.nodes), "seed": charter.seed}
         self.channel: Channel | None = build("channel", channel, facts)
         if self.channel is not None:
@@ -98,6 +105,10 @@ class Plan:
                     multiplier=self._multiplier() / math.sqrt(self.charter.rounds),
                 )  # fmt: skip
         node = self.node(phase, agreed, released)
+        if self.learns(phase) and self.learning.releases == "sealed":
+            if self._mask is None:  # a share of the noise protects nobody who can be read
+                raise BadSetting("sealed sums with noise need masks, and this peer has none")
+            self._charge_sums(ledger, node.method.adapt)
         return node, node.begin()
 
     def pay(self, phase: int, ledger: Ledger | None) -> None:
@@ -123,7 +134,9 @@ class Plan:
             )  # fmt: skip
         world = learning.world(self.x, self.y, agreed, released)
         method, shards, links, _, _ = learning.assembled(world)
-        adapt = self._noised(learning.model(world)) if learning.releases == "each round" else None
+        adapt = self._sealed(method.adapt) if isinstance(method.adapt, Sealed) else None
+        if learning.releases == "each round":
+            adapt = self._noised(learning.model(world))
         lag = self.channel.lag if self.channel else 0
         runtime.check(method, links.n, links, lag, 1, [1], "adapt")
         return Node(
@@ -172,6 +185,43 @@ class Plan:
         ledger.charge(
             "gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True, covered=one
         )
+
+    def _charge_sums(self, ledger: Ledger | None, sealed: Any) -> None:
+        """Pay for all sums to come: for the noise that honest members alone make together."""
+        assert ledger is not None
+        epsilon, delta, _ = self._privacy
+        sums, grid = sealed.sums, sealed.grid
+        about = {"sums": sums.rounds, "members": sums.nodes, "least": sums.least}
+        about |= {"honest": grid.honest, "unit": unit_of(self.cell)}
+        ledger.charge(
+            "gaussian", about, epsilon, delta, data="sealed sums over all nodes",
+            multiplier=gaussian_sigma(1.0, epsilon, delta), inside=True,
+        )  # fmt: skip
+
+    def _sealed(self, sealed: Sealed) -> Adapt | None:
+        """The next term of a sum, with noise that does not come from a key, and a mask."""
+        if not self.private and self._mask is None:
+            return None
+        programs = sealed.programs
+        rows = self.charter.rows(self._table, exact=True) if self.private else None
+
+        def adapt(state: State, shard: Shard, t: int) -> State:
+            state = programs.learnt(state)
+            if not programs.due(state):
+                return state
+            if rows is None:
+                term = words.as_integers(programs.whole(state, shard))
+            else:
+                noise = self._noise("discrete", np.zeros(len(sealed.grid.std)), sealed.grid.std)
+                term = (sealed.exact(state, *rows).astype(np.int64) + noise.astype(np.int64)).view(
+                    np.uint64
+                )
+            if self._mask is not None:
+                term = term + self._mask(state.value["sums"], len(term))
+            made: State = programs.making(state, words.as_words(term))
+            return made
+
+        return adapt
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""
