@@ -19,10 +19,10 @@ fewer, the root of the agreed tree, and nobody else, starts an epoch after `pati
 progress. Its record has a number, the root and the members: those whose terms of this round have
 reached it. Records spread, and the highest (number, root) counts. A node that hears of one stops:
 it takes no total and makes no term until it knows that all members have stopped, and the highest
-total and term of any of them. The next round is the one after that term: a round under way is void, and
-no term is ever summed under other members. A void round uses up one of the `rounds`, and so what it
-costs. `least` is more than half, so that two epochs have a member in common and no two parts of a
-network go on by themselves; it also bounds whom a root can shut out.
+total and term of any of them. The next round is the one after that term: a round under way is
+void, and no term is ever summed under other members. A void round uses up one of the `rounds`, and
+so what it costs. `least` is more than half, so that two epochs have a member in common and no two
+parts of a network go on by themselves; it also bounds whom a root can shut out.
 
 **Joining.** Nobody is taken back. Who was taken out relays sums and hears totals; once it missed
 one it is `lost`, as is a member whose state was set back, and learns no more.
