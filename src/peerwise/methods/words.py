@@ -45,19 +45,22 @@ def summed(terms: Array) -> Array:
 
 def from_real(x: Array) -> Array:
     """Whole numbers of a floating-point type as words; NaN is 0, and beyond 2^62 is cut off."""
-    x = jnp.clip(jnp.where(x == x, x, 0), -float(MOST), float(MOST))
-    high = jnp.floor(x / _TWO32)
-    low = x - high * _TWO32  # exact, and from 0 to 2^32
-    return jnp.stack([low.astype(jnp.uint32), high.astype(jnp.int32).astype(jnp.uint32)], -1)
+    size = jnp.minimum(jnp.abs(jnp.where(x == x, x, 0)), float(MOST))
+    high = jnp.floor(size / _TWO32)
+    low = size - high * _TWO32  # exact: a size has no more digits than its type
+    return _signed(jnp.stack([low.astype(jnp.uint32), high.astype(jnp.uint32)], -1), x < 0)
 
 
 def to_real(words: Array, dtype: jnp.dtype) -> Array:
     """Words as signed numbers of a floating-point type, rounded to it."""
-    # the magnitude, so that small negative numbers are exact
     negative = words[..., 1] >> 31 > 0
-    size = jnp.where(negative[..., None], minus(jnp.zeros_like(words), words), words)
+    size = _signed(words, negative)
     real = size[..., 1].astype(dtype) * _TWO32 + size[..., 0].astype(dtype)
     return jnp.where(negative, -real, real)
+
+
+def _signed(size: Array, negative: Array) -> Array:
+    return jnp.where(negative[..., None], minus(jnp.zeros_like(size), size), size)
 
 
 def as_integers(words: Array) -> np.ndarray:
