@@ -200,7 +200,9 @@ class Aligned(NamedTuple):
         every = every & (whole["count"] == words.size_of(s["members"]))
         every = every & self.together(s) & _caught(s)
         over = self._with_total(s, at, s["done"], whole["sum"])
-        return _choose(every, {**over, "at": at + 1, "got": self._none()}, {**s, "at": at, "got": got})
+        return _choose(
+            every, {**over, "at": at + 1, "got": self._none()}, {**s, "at": at, "got": got}
+        )
 
     def _waited(self, s: Sums, start: Sums) -> Sums:
         """How long nothing has gone on; a root that has waited for too long starts an epoch."""
