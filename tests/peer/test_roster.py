@@ -6,7 +6,6 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from peerwise.errors import BadSetting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.roster import KeyNode
 from peerwise.privacy.sealing import fresh_secret, public_key
@@ -78,8 +77,7 @@ def test_what_its_member_has_not_signed_counts_nowhere(identities, column):
         return table
 
     nodes, memory, true = told(identities, 13, tamper)
-    with pytest.raises(BadSetting, match="no signed mask key of"):
-        nodes["a"].keys(memory["a"])
+    assert nodes["a"].keys(memory["a"]).keys() < set(NAMES)
     for table in (m.state.value for m in memory.values()):
         for i, name in enumerate(NAMES):
             if table["key"][i].any():

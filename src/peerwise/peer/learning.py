@@ -36,6 +36,7 @@ class Learning:
             self.phase = first_phase(self.cell["model"], charter.schema())
         self.agrees = charter.units == "agree" or self.phase is not None
         self.private = adds_noise(self.cell)
+        self.sealed = self.cell.method.traits.releases == "sealed"
         self.releases = self.cell.method.traits.releases if self.private else "nothing"
 
     def count(self) -> Callable[[Shard], dict[str, Tree]]:
@@ -79,6 +80,7 @@ class Learning:
         world = World(
             seen, y, [np.arange(len(y))], after, len(charter.nodes), charter.limits.rows,
             links=charter.topology(), sums=sums, draw=draw,
+            bounds=None if charter.budget is None else self.bounds(),
         )  # fmt: skip
         world = as_read(self.cell, world)
         return world._replace(x=world.x.astype(charter.precision, copy=False))
@@ -101,17 +103,21 @@ class Learning:
             world = world._replace(draw=constant(blank, 0.0, 0.0, self.noise(model)))
         return assemble(self.cell, world)
 
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The public bounds of the numbers, in the units of the rows."""
+        numbers = [f for f in self.charter.features if f.kind == "numeric"]
+        low, high = (
+            np.array([(f.bounds()[i] - f.center) / f.scale for f in numbers]) for i in (0, 1)
+        )
+        return low, high
+
     def noise(self, model: Model) -> Noise | None:
         """What all nodes know of the noise in a release; None where models do not use it."""
         charter, privacy = self.charter, self.cell["privacy"]
         if charter.budget is None or not privacy["aware"]:
             return None
         epsilon, delta = spends(self.cell, charter.limits, charter.budget)
-        numbers = [f for f in charter.features if f.kind == "numeric"]
-        low, high = (
-            np.array([(f.bounds()[i] - f.center) / f.scale for f in numbers]) for i in (0, 1)
-        )
-        design = Design(model, low, high)
+        design = Design(model, *self.bounds())
         rows = int(privacy["person_rows"])
         made = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
         return Noise(design, made.variance)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from peerwise.core import Message, State
-from peerwise.errors import BadSetting
 from peerwise.node import Letter, Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import Identity
@@ -102,15 +101,10 @@ class KeyNode(Node):
         return memory
 
     def keys(self, memory: Memory) -> dict[str, str]:
-        """The key of every member in hexadecimal digits; refused where one is missing."""
-        table = memory.state.value
-        missing = [self._names[i] for i in np.flatnonzero(~table["key"].any(1))]
-        if missing:
-            raise BadSetting(
-                f"no signed mask key of {', '.join(missing)} has come: nothing can be sealed; "
-                "start this federation again with all its members"
-            )
-        return {name: table["key"][i].tobytes().hex() for i, name in enumerate(self._names)}
+        """The keys that are known, by member, in hexadecimal digits."""
+        table = memory.state.value["key"]
+        known = np.flatnonzero(table.any(1)).tolist()
+        return {self._names[i]: table[i].tobytes().hex() for i in known}
 
     def _revealed(self, table: Table) -> Memory:
         """The memory; with the node's own key once all have said which theirs is."""

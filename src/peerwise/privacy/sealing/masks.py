@@ -23,6 +23,12 @@ _NONCE = bytes(16)  # of ChaCha20, with its counter: every stream has a key of i
 class Reused(PeerwiseError):
     """A term that would go out under a mask which hid another before: both could be read."""
 
+    def __init__(self, t: int):
+        super().__init__(
+            f"the mask of round {t} has hidden another term, and two tell their difference: this "
+            "round is void, and its term is made anew in another epoch"
+        )
+
 
 class Place(NamedTuple):
     """Where a mask is used: once only."""
@@ -124,9 +130,5 @@ class Sealer:
         out: np.ndarray = term + self.masks.mask(place, members, len(term))
         mark = hashlib.sha256(out.astype("<u8").tobytes()).hexdigest()
         if self._used.setdefault(place, mark) != mark:
-            raise Reused(
-                f"the mask of '{place.release}' in round {place.round} has hidden another term, and"
-                " two tell their difference: this round is void, and its term is made anew in "
-                "another epoch"
-            )
+            raise Reused(place.round)
         return out
