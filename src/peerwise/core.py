@@ -215,7 +215,8 @@ class Method(NamedTuple):
     `init`, `adapt` and `reply` may be `Batched`. With `common`, the key of `init` is two: the
     node's own, and one that is the same at all nodes and another in every repetition. With
     `numbered` (and not `common`) the second holds the node's number, see `number_of`: for methods
-    whose nodes must know who takes part. `ranges` says what real peers take from each other: counts and ages that are not negative, variances
+    whose nodes must know who takes part. `ranges` says what real peers take from each other:
+    counts and ages that are not negative, variances
     within reach.
     """
 

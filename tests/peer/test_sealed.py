@@ -45,9 +45,10 @@ def recorded(monkeypatch):
     terms = {}
     masked = sealing.Sealing.masked
 
-    def watched(self, term, sums, at):
+    def watched(self, term, sums):
+        at = int(self._sealed.sums.stage(sums))
         terms.setdefault((self._masks.me, at), []).append(term)
-        return masked(self, term, sums, at)
+        return masked(self, term, sums)
 
     monkeypatch.setattr(sealing.Sealing, "masked", watched)
     return terms

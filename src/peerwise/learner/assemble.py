@@ -182,6 +182,9 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
 
 
 def _budget(cell: Cell, world: World) -> Budget:
+    if world.budget is not None:
+        settled: Budget = world.budget
+        return settled
     epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
     delta = default_delta(world.rows) if delta is None else delta
     return Budget(math.inf if epsilon is None else epsilon, delta)

@@ -1,30 +1,31 @@
-"""Sums over all nodes of the same round: exact, the same to the bit at every node, over known members.
+"""Sums over all nodes of the same round: exact, over known members, the same bits at every node.
 
-`relaying` gives every node the newest it has heard of each other. Here a sum is of one round, over
-a set of members that all know. Each member makes one term a round, from the total of the round
-before. Terms are integers modulo 2^64 (`words`). A node sends a tree neighbour the sum of its own
-term and of what lies behind its other neighbours, with a bit for each node in the sum and how many
-terms it has. A node whose own term and neighbours' sums have the bits of all members, and as many
-terms as members, has the total: so many powers of two add up to as many different bits only if each
-is there once. Nothing else is believed about trees: while they are rebuilt sums are late, not wrong.
-There is no root through which all must pass; a round takes as many messages as the tree is wide.
+`relaying` gives every node the newest of each other. Here each member makes one term a round, from
+the total of the round before, and a total is of one round. Terms are integers modulo 2^64
+(`words`).
 
-A lost message only delays: sums and totals are sent until the neighbour is known to have them. A
-total goes to any neighbour that is behind, one vector a message. No node is more than a round ahead
-of another, since the next total needs everybody's next term.
+**Sums.** A node sends a neighbour on the agreed tree the sum of its own term and of what lies
+behind its other neighbours, one bit for each node in it, and how many terms it has. Bits are added,
+too. A node has the total once its own term and its neighbours' sums have the bits of all members
+and as many terms as there are members: k powers of two add up to k different bits only if none is
+there twice. Nothing is believed about trees: while one is rebuilt sums are late, not wrong. No node
+is the root through which all must pass; a round takes as many messages as the tree is wide.
 
-**Epochs.** Members are at first all nodes of the charter, and a round waits for them. Where `least`
-allows fewer, the root of the agreed tree, and nobody else, may start an epoch after `patience`
-rounds without progress: a record of its number, the root and the members, those whose terms of this
-round have reached the root. Records spread; the highest (number, root) counts. A node that hears of
-a new epoch stops: it takes no total and makes no term until it knows that every member of the epoch
-has stopped as well, and which total and which term are the highest that any of them has. The next
-round is the one after that term: **a round under way is void** and its terms are never sent again
-under other members, masked or not. A void round uses up one of the `rounds`, and what it costs.
-`least` is more than half, so that two epochs have a member in common and no two sums go on apart;
-`noise for the honest` (privacy.sealed) counts with the members that epochs can take out.
-Nobody is taken back: who was taken out relays sums and hears totals, and is `lost` once it missed
-one, as is a member whose state was set back. A method is told of neither: it keeps its last model.
+**Loss** only delays: a sum is sent until the neighbour has the total, and a total to any neighbour
+that is behind. Nobody is more than a round ahead, since the next total needs everybody's next term.
+
+**Epochs.** Members are all nodes of the charter, and a round waits for them. Where `least` allows
+fewer, the root of the agreed tree, and nobody else, starts an epoch after `patience` rounds without
+progress. Its record has a number, the root and the members: those whose terms of this round have
+reached it. Records spread, and the highest (number, root) counts. A node that hears of one stops:
+it takes no total and makes no term until it knows that all members have stopped, and the highest
+total and term of any of them. The next round is the one after that term: a round under way is
+void, and no term is ever summed under other members. A void round uses up one of the `rounds`, and
+so what it costs. `least` is more than half, so that two epochs have a member in common and no two
+parts of a network go on by themselves; it also bounds whom a root can shut out.
+
+**Joining.** Nobody is taken back. Who was taken out relays sums and hears totals; once it missed
+one it is `lost`, as is a member whose state was set back, and learns no more.
 """
 
 from typing import Any, NamedTuple
@@ -129,7 +130,7 @@ class Aligned(NamedTuple):
         }
 
     def listened(self, s: Sums, inbox: Inbox) -> Sums:
-        """The state after a round: place in the tree, epoch, and the total as soon as it is there."""
+        """The state after a round: place in the tree, epoch, and the total once it is there."""
         now, parts = s["clock"], inbox.part
         s = {**s, **relaying.placed(s, parts)}
         start = s

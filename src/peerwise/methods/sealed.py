@@ -2,15 +2,16 @@
 
 Only the sum over the whole network is ever read, so that each node adds a share of the noise
 (`privacy.shares`) and the model is as accurate as one curator's who holds all rows. Sums are
-aligned: every node has the very same totals (`aligned`). Between peers each term is masked before it
-leaves (`privacy.sealing`); masks of all members add up to 0, so that a simulation leaves them out.
-What is simulated is the grid, the noise, the delay and what is lost.
+aligned: every node has the very same totals (`aligned`). Between peers each term is masked before
+it leaves (`privacy.sealing`); masks of all members add up to 0, so that a simulation leaves them
+out. What is simulated is the grid, the noise, the delay and what is lost.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -57,6 +58,9 @@ class Trust(NamedTuple):
     ] = 256
 
 
+TRUST = Trust()
+
+
 @dataclass(frozen=True, eq=False)
 class Sealed:
     """What a node does after it has heard: learn from a new total, then make its next term.
@@ -96,6 +100,24 @@ class Sealed:
         return state._replace(
             value={**state.value, "sums": self.sums.making(state.value["sums"], term)}
         )
+
+    @cached_property
+    def programs(self) -> Any:
+        """What a peer calls, compiled; `whole` is a term without noise."""
+
+        def whole(state: State, shard: Shard) -> Array:
+            return words.from_real(jnp.rint(self.steps(state, shard)))
+
+        def due(state: State) -> Array:
+            return self.sums.due(state.value["sums"])[0]
+
+        parts: dict[str, Any] = {
+            "learnt": self.learnt,
+            "due": due,
+            "whole": whole,
+            "making": self.making,
+        }
+        return SimpleNamespace(**{name: jax.jit(f) for name, f in parts.items()})
 
     def total(self, state: State, dtype: Any) -> Array:
         """The newest total in the units of the values [size]."""
@@ -139,7 +161,7 @@ def sealed_nb(
     budget: Budget,
     nodes: int,
     *,
-    trust: Trust = Trust(),
+    trust: Trust = TRUST,
 ) -> Method:
     """Naive Bayes from one sealed sum of all nodes' statistics: a curator's without a curator.
 
@@ -156,7 +178,8 @@ def _nb(model: Model, design: Design, budget: Budget, nodes: int, trust: Trust) 
     noisy = math.isfinite(budget.epsilon)
     scale = np.zeros(design.size)
     if noisy:
-        scale = noising(design, budget.epsilon, budget.delta, "gaussian").scale
+        made_by = noising(design, budget.epsilon, budget.delta, "gaussian", rows=budget.rows)
+        scale = made_by.scale
 
     def flat(values: np.ndarray) -> np.ndarray:  # of each coordinate -> of all that is summed
         return np.concatenate([np.tile(values[:q], classes), values[q:]])
@@ -217,7 +240,7 @@ def sealed_crc(
     ] = None,
     clip: Annotated[float, Gt(0), Le(1e6), "how far one row may move a sum"] = 3.0,
     lr: Annotated[float, Ge(1e-9), Le(1000), "learning rate"] = 0.2,
-    trust: Trust = Trust(),
+    trust: Trust = TRUST,
 ) -> Method:
     """Calibration of all rows (RC) by sealed sums of the nodes' clipped steps.
 
@@ -246,7 +269,7 @@ def _crc(
 ) -> Method:
     least, honest = _members(nodes, trust)
     size = model.classes * model.size
-    std = noise_multiplier(budget.epsilon, budget.delta, releases) * clip
+    std = noise_multiplier(budget.epsilon, budget.delta, releases) * clip * budget.rows
     grid = shared_noise(np.full(size, clip), np.full(size, std), nodes, honest)
     sums = Aligned(nodes, size, releases, least, trust.patience)
     update = clipped_update(model, clip)

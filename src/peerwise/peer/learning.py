@@ -20,6 +20,7 @@ from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends
 from peerwise.privacy.aware import Noise, Noised
+from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import Design, noising
 
 SAME = 64 * np.finfo(np.float64).eps  # a variance beside the mean square that is rounding alone
@@ -79,11 +80,27 @@ class Learning:
         charter = self.charter
         world = World(
             seen, y, [np.arange(len(y))], after, len(charter.nodes), charter.limits.rows,
-            links=charter.topology(), sums=sums, draw=draw,
-            bounds=None if charter.budget is None else self.bounds(),
+            links=charter.topology(), sums=sums, draw=draw, bounds=self._bounds(after),
+            budget=self._budget(),
         )  # fmt: skip
         world = as_read(self.cell, world)
         return world._replace(x=world.x.astype(charter.precision, copy=False))
+
+    def _bounds(self, schema: data.Schema) -> tuple[list[float], list[float]] | None:
+        """The public bounds of numbers in the units of a schema; None where some have none."""
+        pairs = zip(self.charter.features, schema.features, strict=True)
+        numbers = [(t, f) for t, f in pairs if f.kind == "numeric"]
+        if any(t.low is None or t.high is None for t, _ in numbers):
+            return None
+        edges = [[(b - f.center) / f.scale for b in t.bounds()] for t, f in numbers]
+        return [e[0] for e in edges], [e[1] for e in edges]
+
+    def _budget(self) -> Budget | None:
+        """What a node spends on sealed sums; None where there is no noise."""
+        if self.charter.budget is None or self.releases != "sealed":
+            return None
+        spent = spends(self.cell, self.charter.limits, self.charter.budget)
+        return Budget(*spent, int(self.cell["privacy"]["person_rows"]))
 
     def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
         """Rows in the charter's units as the method reads them."""
@@ -103,21 +120,17 @@ class Learning:
             world = world._replace(draw=constant(blank, 0.0, 0.0, self.noise(model)))
         return assemble(self.cell, world)
 
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The public bounds of the numbers, in the units of the rows."""
-        numbers = [f for f in self.charter.features if f.kind == "numeric"]
-        low, high = (
-            np.array([(f.bounds()[i] - f.center) / f.scale for f in numbers]) for i in (0, 1)
-        )
-        return low, high
-
     def noise(self, model: Model) -> Noise | None:
         """What all nodes know of the noise in a release; None where models do not use it."""
         charter, privacy = self.charter, self.cell["privacy"]
         if charter.budget is None or not privacy["aware"]:
             return None
         epsilon, delta = spends(self.cell, charter.limits, charter.budget)
-        design = Design(model, *self.bounds())
+        numbers = [f for f in charter.features if f.kind == "numeric"]
+        low, high = (
+            np.array([(f.bounds()[i] - f.center) / f.scale for f in numbers]) for i in (0, 1)
+        )
+        design = Design(model, low, high)
         rows = int(privacy["person_rows"])
         made = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
         return Noise(design, made.variance)

@@ -4,6 +4,7 @@ import math
 
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends, unit_of
+from peerwise.privacy.shares import honest_members, least_members
 
 
 def what_leaves(charter: Charter) -> list[str]:
@@ -54,6 +55,8 @@ def _private(charter: Charter) -> list[str]:
     cell = charter.cell
     epsilon, delta = spends(cell, charter.limits, charter.budget)
     unit = unit_of(cell)
+    if cell.method.traits.releases == "sealed":
+        return _sealed(charter, epsilon, delta, unit)
     often = (
         "once: all letters are made of that one release and of others'"
         if cell.method.traits.releases == "once"
@@ -73,6 +76,22 @@ def _private(charter: Charter) -> list[str]:
         "The length of this site's privacy ledger and the hash of its last entry go with every "
         "letter, so that neighbours see should it go back.",
     ]  # fmt: skip
+
+
+def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[str]:
+    table, nodes = charter.cell["method"], len(charter.nodes)
+    honest = honest_members(nodes, table["honest"], least_members(nodes, table["least"]))
+    return [
+        f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over all nodes. "
+        f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
+        f"Letters hold sums that are masked: who reads them learns the sum over all nodes. Whether "
+        f"one {unit.partition(' ')[0]} is here it cannot tell: whatever it concludes is at most "
+        f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
+        f"chance of {delta:g}.",
+        f"That relies on others: should fewer than {honest} nodes be honest, there is less noise "
+        "than is said here. Not covered: that this site takes part, several rows of one person, "
+        "and what is known from elsewhere.",
+    ]
 
 
 def _factor(epsilon: float) -> str:

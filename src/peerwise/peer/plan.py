@@ -11,11 +11,10 @@ import numpy as np
 
 from peerwise import data, runtime
 from peerwise.channel import Channel
-from peerwise.core import Method, Range, Shard, State
+from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
 from peerwise.methods.private_crc import noise_multiplier
-from peerwise.methods.sealed import Sealed
 from peerwise.methods.total import total
 from peerwise.models.family import Model, moved
 from peerwise.node import Adapt, Memory, Node
@@ -26,6 +25,7 @@ from peerwise.peer.learning import Learning, constant
 from peerwise.peer.roster import KeyNode
 from peerwise.peer.sealing import Sealing, check_keys, masks_of, used_mask, without_terms
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
+from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
 
 # of the sums that a first phase finds: counts and squares
@@ -111,7 +111,7 @@ class Plan:
         To be called in a transaction of the file of `ledger`, which also keeps what was drawn.
         """
         released = None
-        if phase == 0 and self.private:
+        if phase == 0 and self.private:  # before keys are told: what follows is paid for
             if ledger is None:
                 raise BadSetting("a private method needs a budget: [budget] in the charter")
             if self.learning.releases == "once":
@@ -157,9 +157,9 @@ class Plan:
             )  # fmt: skip
         world = learning.world(self.x, self.y, agreed, released)
         method, shards, links, _, _ = learning.assembled(world)
-        adapt = self._noised(learning.model(world)) if learning.releases == "each round" else None
-        if learning.sealed:
-            adapt = self._sealing(method, agreed)
+        adapt = self._sealing(method.adapt, agreed) if learning.sealed else None
+        if learning.releases == "each round":
+            adapt = self._noised(learning.model(world))
         lag = self.channel.lag if self.channel else 0
         runtime.check(method, links.n, links, lag, 1, [1], "adapt")
         return Node(
@@ -170,22 +170,13 @@ class Plan:
     def _key_node(self) -> KeyNode:
         return KeyNode(self.charter, self.name, self._identity, self._secret)
 
-    def _sealing(self, method: Method, agreed: Mapping[str, Any] | None) -> Adapt:
-        """What makes this node's terms; without keys it makes none."""
-        sealed, masks = method.adapt, None
-        assert isinstance(sealed, Sealed)
+    def _sealing(self, sealed: Any, agreed: Mapping[str, Any] | None) -> Adapt:
+        """What makes this node's terms of sealed sums; masked once there are keys."""
+        rows = self.charter.rows(self._table, exact=True) if self.private else None
+        masks = None
         if self._secret is not None and agreed is not None:
             masks = masks_of(self.charter, self.name, sealed, self._secret, agreed["keys"])
-        exact, y = self.charter.rows(self._table, exact=True)  # a bound is no bound if rounded
-        return Sealing(sealed, self.charter.names, exact, y, self._noise, masks)
-
-    def _charge_sums(self, ledger: Ledger) -> None:
-        """Pay for all sealed sums, before the first; a void round is one of them."""
-        epsilon, delta, _ = self._privacy
-        ledger.charge(
-            "gaussian", {"unit": unit_of(self.cell)}, epsilon, delta, data="sealed sums",
-            multiplier=noise_multiplier(epsilon, delta, 1), inside=True,
-        )  # fmt: skip
+        return Sealing(sealed, self.charter.names, rows, self._noise, masks)
 
     @property
     def _privacy(self) -> tuple[float, float, int]:
@@ -228,6 +219,18 @@ class Plan:
         ledger.charge(
             "gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True, covered=one
         )
+
+    def _charge_sums(self, ledger: Ledger) -> None:
+        """Pay for all sums to come: for the noise that honest members alone make together."""
+        epsilon, delta, _ = self._privacy
+        sealed: Any = self.learning.assembled(self.learning.world(self.x, self.y)).method.adapt
+        sums, grid = sealed.sums, sealed.grid
+        about = {"sums": sums.rounds, "members": sums.nodes, "least": sums.least}
+        about |= {"honest": grid.honest, "unit": unit_of(self.cell)}
+        ledger.charge(
+            "gaussian", about, epsilon, delta, data="sealed sums over all nodes",
+            multiplier=gaussian_sigma(1.0, epsilon, delta), inside=True,
+        )  # fmt: skip
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""

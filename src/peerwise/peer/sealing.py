@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from peerwise.core import Shard, State
@@ -40,46 +39,47 @@ def masks_of(
 
 
 class Sealing:
-    """What a node does in place of its method's `adapt`; `x` and `y` are its rows, exact.
+    """What a node does in place of its method's `adapt`.
 
-    `masks` is None where a node is only looked at: it can make no term.
+    `rows` are its exact x and y, None where there is no noise. `masks` is None before there are
+    keys, and where a node is only looked at.
     """
 
     def __init__(
         self,
         sealed: Sealed,
         names: tuple[str, ...],
-        x: np.ndarray,
-        y: np.ndarray,
+        rows: tuple[np.ndarray, np.ndarray] | None,
         noise: Noise,
         masks: Masks | None,
     ):
-        self._sealed, self._names, self._rows = sealed, names, (x, y)
+        self._sealed, self._names, self._rows = sealed, names, rows
         self._noise, self._masks = noise, masks
-        self._learnt, self._making = jax.jit(sealed.learnt), jax.jit(sealed.making)
-        self._due = jax.jit(sealed.sums.due)
 
     def __call__(self, state: State, shard: Shard, t: int) -> State:
         """The state with a term for the next sum, if one is due."""
-        state = self._learnt(state)
-        due, at = self._due(state.value["sums"])
-        if not due:
+        programs = self._sealed.programs
+        state = programs.learnt(state)
+        if not programs.due(state):
             return state
-        masked = self.masked(self.term(state), state.value["sums"], int(at))
-        return self._making(state, words.as_words(masked))
+        masked = self.masked(self.term(state, shard), state.value["sums"])
+        made: State = programs.making(state, words.as_words(masked))
+        return made
 
-    def term(self, state: State) -> np.ndarray:
+    def term(self, state: State, shard: Shard) -> np.ndarray:
         """What this node adds to the next sum, as integers modulo 2^64; not to be sent."""
-        steps = self._sealed.exact(state, *self._rows)
+        if self._rows is None:
+            return words.as_integers(self._sealed.programs.whole(state, shard))
         std = self._sealed.grid.std
-        if std.any():
-            steps = self._noise("discrete", steps, std)
-        return np.asarray(steps).astype(np.int64).view(np.uint64)
+        noise = self._noise("discrete", np.zeros(len(std)), std)
+        whole = self._sealed.exact(state, *self._rows).astype(np.int64) + noise.astype(np.int64)
+        return whole.view(np.uint64)
 
-    def masked(self, term: np.ndarray, sums: Mapping[str, Any], at: int) -> np.ndarray:
+    def masked(self, term: np.ndarray, sums: dict[str, Any]) -> np.ndarray:
         """A term as it leaves: uniform to all but those who have the secrets of this member."""
-        if self._masks is None:
-            raise BadSetting("this node has no keys, and its terms may not leave without a mask")
+        if self._masks is None:  # a share of the noise protects nobody whose term can be read
+            raise BadSetting("there are no keys yet, and no term may leave without its mask")
+        at = int(self._sealed.sums.stage(sums))
         place = Place(f"{int(sums['epoch'])} {int(sums['chief'])}", RELEASE, at)
         members = members_of(np.asarray(sums["members"]), self._names)
         out: np.ndarray = term + self._masks.mask(place, members, len(term))
