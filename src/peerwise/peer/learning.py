@@ -37,6 +37,7 @@ class Learning:
             self.phase = first_phase(self.cell["model"], charter.schema())
         self.agrees = charter.units == "agree" or self.phase is not None
         self.private = adds_noise(self.cell)
+        self.sealed = self.cell.method.traits.releases == "sealed"
         self.releases = self.cell.method.traits.releases if self.private else "nothing"
 
     def count(self) -> Callable[[Shard], dict[str, Tree]]:

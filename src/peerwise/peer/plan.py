@@ -1,7 +1,7 @@
 """What a peer runs under a charter: the phases, and in each of them one node of the network."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,21 +14,19 @@ from peerwise.channel import Channel
 from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
-from peerwise.methods import words
 from peerwise.methods.private_crc import noise_multiplier
-from peerwise.methods.sealed import Sealed
 from peerwise.methods.total import total
 from peerwise.models.family import Model, moved
 from peerwise.node import Adapt, Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import spends, unit_of
+from peerwise.peer.identity import Identity
 from peerwise.peer.learning import Learning, constant
+from peerwise.peer.roster import KeyNode
+from peerwise.peer.sealing import Sealing, check_keys, masks_of, used_mask, without_terms
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
-
-# state of the sums, size -> what is added to a node's term of the round that is due, modulo 2^64
-Mask = Callable[[Any, int], np.ndarray]
 
 # of the sums that a first phase finds: counts and squares
 SUMMED = tuple(
@@ -39,11 +37,11 @@ SUMMED = tuple(
 
 
 class Plan:
-    """The phases of one node: first what must be agreed, if anything, then learning.
+    """The phases of one node: first keys and what must be agreed, if anything, then learning.
 
     `table` holds the node's own rows; nothing of it leaves but what the method says. `channel` is
     one, or its description in canonical form. `noise` is what makes releases private; a tape in its
-    place repeats a run. `mask` is what seals a node's terms of a sum.
+    place repeats a run.
     """
 
     def __init__(
@@ -54,19 +52,27 @@ class Plan:
         *,
         channel: Channel | Mapping[str, Any] | None = None,
         noise: Noise = vetted,
-        mask: Mask | None = None,
     ):
         self.charter, self.name, self.index = charter, name, charter.index(name)
         self.learning = Learning(charter)
         self.cell, self.private = self.learning.cell, self.learning.private
         self.topology = charter.topology()
         self.x, self.y = charter.rows(table)
-        self._table, self._noise, self._mask = table, noise, mask
+        self._table, self._noise = table, noise
         facts = {"nodes": len(charter.nodes), "n": len(charter.nodes), "seed": charter.seed}
         self.channel: Channel | None = build("channel", channel, facts)
         if self.channel is not None:
             self.channel.check(self.topology, charter.rounds)
-        self.phases = 2 if self.learning.agrees else 1
+        # what each phase is for; the keys of masks come first, for every sum needs them
+        self.kinds = ("keys",) * self.learning.sealed + ("units",) * self.learning.agrees
+        self.kinds += ("learning",)
+        self.phases = len(self.kinds)
+        self._identity: Identity | None = None
+        self._secret: bytes | None = None
+
+    def seal_with(self, identity: Identity, secret: bytes) -> None:
+        """Have terms of sealed sums masked: who this node is, and the secret of its masks."""
+        self._identity, self._secret = identity, secret
 
     def rounds(self, phase: int) -> int:
         """How many rounds a phase has."""
@@ -78,9 +84,24 @@ class Plan:
         """Whether this is the phase in which a model is learnt."""
         return phase == self.phases - 1
 
-    def agreed(self, memory: Memory) -> dict[str, Any]:
-        """What the first phase found, as plain values that go into a file."""
-        return jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
+    def agreed(
+        self, phase: int, memory: Memory, before: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """What a phase before learning found, and those before it, as plain values for a file."""
+        if self.kinds[phase] == "keys":
+            return {"keys": self._key_node().keys(memory)}
+        found = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
+        return {**(before or {}), **found}
+
+    def used_mask(self, phase: int, memory: Memory) -> tuple[int, str] | None:
+        """The last mask that was used, by its round, and the hash of what it hides."""
+        return used_mask(memory.state) if self.learns(phase) and self.learning.sealed else None
+
+    def put_back(self, phase: int, memory: Memory) -> Memory:
+        """The memory of a peer that has said more than it knows of."""
+        if not self.learns(phase) or not self.learning.sealed:
+            return memory
+        return memory._replace(state=without_terms(memory.state))
 
     def begin(
         self, phase: int, agreed: Mapping[str, Any] | None = None, ledger: Ledger | None = None
@@ -90,11 +111,13 @@ class Plan:
         To be called in a transaction of the file of `ledger`, which also keeps what was drawn.
         """
         released = None
-        if self.learns(phase) and self.private:
+        if phase == 0 and self.private:  # before keys are told: what follows is paid for
             if ledger is None:
                 raise BadSetting("a private method needs a budget: [budget] in the charter")
             if self.learning.releases == "once":
                 released = self._released(ledger)
+            elif self.learning.sealed:
+                self._charge_sums(ledger)
             elif ledger.accountant == "basic":
                 self._charge(ledger, self.charter.rounds)
             elif ledger.above is not None:  # the site pays for all rounds before the first
@@ -104,11 +127,9 @@ class Plan:
                     "gaussian", about, epsilon, delta, data="updates of all rounds",
                     multiplier=self._multiplier() / math.sqrt(self.charter.rounds),
                 )  # fmt: skip
+        if phase > 0 and agreed is not None and self.learning.sealed:
+            check_keys(self.charter, agreed["keys"])
         node = self.node(phase, agreed, released)
-        if self.learns(phase) and self.learning.releases == "sealed":
-            if self._mask is None:  # a share of the noise protects nobody who can be read
-                raise BadSetting("sealed sums with noise need masks, and this peer has none")
-            self._charge_sums(ledger, node.method.adapt)
         return node, node.begin()
 
     def pay(self, phase: int, ledger: Ledger | None) -> None:
@@ -126,6 +147,8 @@ class Plan:
     ) -> Node:
         """The node of a phase, whose state goes on from somewhere or begins with a release."""
         charter, learning = self.charter, self.learning
+        if self.kinds[phase] == "keys":
+            return self._key_node()
         if not self.learns(phase):
             shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))
             return Node(
@@ -134,7 +157,7 @@ class Plan:
             )  # fmt: skip
         world = learning.world(self.x, self.y, agreed, released)
         method, shards, links, _, _ = learning.assembled(world)
-        adapt = self._sealed(method.adapt) if isinstance(method.adapt, Sealed) else None
+        adapt = self._sealing(method.adapt, agreed) if learning.sealed else None
         if learning.releases == "each round":
             adapt = self._noised(learning.model(world))
         lag = self.channel.lag if self.channel else 0
@@ -143,6 +166,17 @@ class Plan:
             method, links, self.index, shards.of(0), seed=charter.seed, channel=self.channel,
             precision=charter.precision, adapt=adapt,
         )  # fmt: skip
+
+    def _key_node(self) -> KeyNode:
+        return KeyNode(self.charter, self.name, self._identity, self._secret)
+
+    def _sealing(self, sealed: Any, agreed: Mapping[str, Any] | None) -> Adapt:
+        """What makes this node's terms of sealed sums; masked once there are keys."""
+        rows = self.charter.rows(self._table, exact=True) if self.private else None
+        masks = None
+        if self._secret is not None and agreed is not None:
+            masks = masks_of(self.charter, self.name, sealed, self._secret, agreed["keys"])
+        return Sealing(sealed, self.charter.names, rows, self._noise, masks)
 
     @property
     def _privacy(self) -> tuple[float, float, int]:
@@ -186,10 +220,10 @@ class Plan:
             "gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True, covered=one
         )
 
-    def _charge_sums(self, ledger: Ledger | None, sealed: Any) -> None:
+    def _charge_sums(self, ledger: Ledger) -> None:
         """Pay for all sums to come: for the noise that honest members alone make together."""
-        assert ledger is not None
         epsilon, delta, _ = self._privacy
+        sealed: Any = self.learning.assembled(self.learning.world(self.x, self.y)).method.adapt
         sums, grid = sealed.sums, sealed.grid
         about = {"sums": sums.rounds, "members": sums.nodes, "least": sums.least}
         about |= {"honest": grid.honest, "unit": unit_of(self.cell)}
@@ -197,31 +231,6 @@ class Plan:
             "gaussian", about, epsilon, delta, data="sealed sums over all nodes",
             multiplier=gaussian_sigma(1.0, epsilon, delta), inside=True,
         )  # fmt: skip
-
-    def _sealed(self, sealed: Sealed) -> Adapt | None:
-        """The next term of a sum, with noise that does not come from a key, and a mask."""
-        if not self.private and self._mask is None:
-            return None
-        programs = sealed.programs
-        rows = self.charter.rows(self._table, exact=True) if self.private else None
-
-        def adapt(state: State, shard: Shard, t: int) -> State:
-            state = programs.learnt(state)
-            if not programs.due(state):
-                return state
-            if rows is None:
-                term = words.as_integers(programs.whole(state, shard))
-            else:
-                noise = self._noise("discrete", np.zeros(len(sealed.grid.std)), sealed.grid.std)
-                term = (sealed.exact(state, *rows).astype(np.int64) + noise.astype(np.int64)).view(
-                    np.uint64
-                )
-            if self._mask is not None:
-                term = term + self._mask(state.value["sums"], len(term))
-            made: State = programs.making(state, words.as_words(term))
-            return made
-
-        return adapt
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""
