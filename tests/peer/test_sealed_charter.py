@@ -5,7 +5,7 @@ import pytest
 
 from federation import federation
 from peerwise.errors import BadSetting
-from peerwise.peer.leaving import leaving
+from peerwise.peer.leaving import what_leaves
 
 TREE = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
 NB = {"name": "sealed_nb"}
@@ -36,5 +36,5 @@ def test_noise_that_could_overflow(tmp_path):
 
 def test_what_leaves_says_on_whom_it_relies(tmp_path):
     fed = federation(tmp_path, TREE, NB, **SPENDS)
-    said = " ".join(leaving(fed.charter))
+    said = " ".join(what_leaves(fed.charter))
     assert "2 honest nodes of 3 make the whole" in said
