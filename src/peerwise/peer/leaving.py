@@ -31,7 +31,13 @@ def _exact(charter: Charter) -> list[str]:
             "First, counts, sums and sums of squares of every column are added up along the "
             "network: a node with one neighbour tells it those of its own rows."
         )
-    if "net" in charter.cell.sections:
+    if charter.cell.method.traits.releases == "sealed":
+        lines[0] = "No noise: sums over all nodes are exact."
+        lines.append(
+            "Letters hold sums that are masked: who reads them learns the sum over all nodes, from "
+            "which all others together can take off their own part."
+        )
+    elif "net" in charter.cell.sections:
         lines.append(
             "A letter holds weights of a net. A neighbour that keeps two of them can subtract and "
             "has a sum of gradients over this site's rows; with few rows single ones can be worked "
@@ -45,7 +51,7 @@ def _exact(charter: Charter) -> list[str]:
         )
     lines.append(
         "Nothing bounds what can be told about a person. For a bound take a private method "
-        "(gossip_nb, robust_nb, private_crc) with [privacy] epsilon."
+        "(gossip_nb, robust_nb, private_crc, sealed_nb) with [privacy] epsilon."
     )
     return lines
 
