@@ -44,7 +44,7 @@ class Federation(NamedTuple):
 
     def daemon(self, name: str, **more: Any) -> Daemon:
         """The daemon of one node, with its own file."""
-        plan_options = {k: more.pop(k) for k in ("channel", "noise") if k in more}
+        plan_options = {k: more.pop(k) for k in ("channel", "noise", "mask") if k in more}
         options = {"linger": 20.0, **more}
         plan = Plan(self.charter, name, self.tables[name], **plan_options)
         budget = self.charter.budget

@@ -213,8 +213,10 @@ class Method(NamedTuple):
     Without it, each neighbour's newest reply lies in the inbox as `part`; `believe`, where a method
     has one, makes that part from the one before (zeros at first) and the new reply.
     `init`, `adapt` and `reply` may be `Batched`. With `common`, the key of `init` is two: the
-    node's own, and one that is the same at all nodes and another in every repetition. `ranges`
-    says what real peers take from each other: counts and ages that are not negative, variances
+    node's own, and one that is the same at all nodes and another in every repetition. With
+    `numbered` (and not `common`) the second holds the node's number, see `number_of`: for methods
+    whose nodes must know who takes part. `ranges` says what real peers take from each other:
+    counts and ages that are not negative, variances
     within reach.
     """
 
@@ -228,11 +230,17 @@ class Method(NamedTuple):
     believe: Callable[[Tree, Tree], Tree] | None = None  # part before, part new -> part kept
     common: bool = False  # whether nodes begin with something that they share
     ranges: tuple[Range, ...] = ()  # of the numbers in a message and a reply
+    numbered: bool = False  # whether nodes are told their number
 
 
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:
     """The key of node i in round t: it does not depend on how many nodes share a machine."""
     return jax.random.fold_in(jax.random.fold_in(key, t), i)
+
+
+def number_of(keys: Array) -> Array:
+    """A node's number, from the keys of a `numbered` method's `init`."""
+    return jax.random.key_data(keys[1])[-1]
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

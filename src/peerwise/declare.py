@@ -63,10 +63,12 @@ FACTS: dict[str, str] = {
     "pooled": "all rows at one place",
     "draw": "what a node releases instead of its statistics",
     "budget": "epsilon and delta of a node",
+    "design": "the coordinates in which statistics are released, within public bounds",
     "rows": "how many rows the whole network holds",
     "nodes": "how many nodes there are",
     "rounds": "how many rounds there are",
     "degree": "how many neighbours a node has at most",
+    "width": "how many links lie between any two nodes along a tree on which they agree, at most",
     "classes": "how many classes there are",
     "cardinalities": "the number of categories of each feature, 0 for a number",
     "missing": "whether cells may be empty",
@@ -91,7 +93,8 @@ class Traits(NamedTuple):
     place: Literal["neighbours", "server", "pooled", "alone"] = "neighbours"  # where a method runs
     rounds: int | None = None  # how many rounds a method has, whatever is asked for
     needs: tuple[str, ...] = ()  # of the links: "replies", "metropolis"
-    releases: Literal["nothing", "once", "each round"] = "nothing"  # how a budget is spent
+    # how a budget is spent; sealed: on sums over all nodes, to which each adds a share of the noise
+    releases: Literal["nothing", "once", "each round", "sealed"] = "nothing"
     reference: bool = False  # gaps of methods that learn the same are measured to it
     plain: bool = False  # a model of numbers as they are, not standardised
     agrees: Callable[..., Any] | None = None  # a model's first phase, see models.family.Phase

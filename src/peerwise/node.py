@@ -37,7 +37,7 @@ __all__ = ["Letter", "Memory", "Node"]
 Adapt = Callable[[State, Shard, int], State]  # stands in for a method's own; int: the round
 
 _stage_key = jax.jit(runtime.stage_key)
-_init_key = jax.jit(runtime.init_key, static_argnums=2)
+_init_key = jax.jit(runtime.init_key, static_argnums=(2, 3))
 
 
 class Memory(NamedTuple):
@@ -207,7 +207,7 @@ class Node:
         return float((self.predict(memory, x).argmax(1) != y).mean()) if len(y) else float("nan")
 
     def _first_key(self) -> Any:
-        return _init_key(self._key, self.index, self.method.common)
+        return _init_key(self._key, self.index, self.method.common, self.method.numbered)
 
     def _key_of(self, stage: int, t: int) -> Any:
         return _stage_key(self._key, stage, t, self.index)
@@ -269,11 +269,11 @@ class _ById:
 def _programs(key: _ById, hears_itself: bool) -> Any:
     """A method's functions, compiled once for all nodes that run it; None where it has none."""
     method = key.method
-    functions = {name: f for name, f in method._asdict().items() if name != "ranges"} | {
+    plain = ("ranges", "common", "numbered")
+    functions = {name: f for name, f in method._asdict().items() if name not in plain} | {
         "combine": partial(one_node, method.combine, hears_itself=hears_itself),
         "take": method.take and partial(take_parts, method),
     }
-    del functions["common"]
     return SimpleNamespace(**{name: f and jax.jit(f) for name, f in functions.items()})
 
 

@@ -48,9 +48,15 @@ def stage_key(key: Array, stage: int, t: Array | int, i: Array | int) -> Array:
     return node_key(jax.random.fold_in(key, stage), t, i)
 
 
-def init_key(key: Array, i: Array | int, common: bool) -> Array:
-    """The key with which node i begins; two if `common`, the second the same at all nodes."""
+def init_key(key: Array, i: Array | int, common: bool, numbered: bool = False) -> Array:
+    """The key with which node i begins.
+
+    Two if `common`, the second the same at all nodes, or if `numbered`, the second being i.
+    """
     own = stage_key(key, INIT, 0, i)
+    if numbered:
+        data = jnp.zeros_like(jax.random.key_data(own)).at[-1].set(jnp.asarray(i, jnp.uint32))
+        return jnp.stack([own, jax.random.wrap_key_data(data, impl=jax.random.key_impl(own))])
     return jnp.stack([own, stage_key(key, START, 0, 0)]) if common else own
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import networkx as nx
 import numpy as np
 from jax.tree_util import Partial
 
@@ -23,7 +24,7 @@ from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, first_phase
 from peerwise.nets.net import Net, network_of
 from peerwise.privacy.budget import Budget
-from peerwise.privacy.design import default_delta
+from peerwise.privacy.design import Design, default_delta, design_of
 from peerwise.shards import Shards, pack, pooled
 from peerwise.topology import Topology
 
@@ -136,11 +137,13 @@ def facts_of(
         facts |= {"x": world.x, "y": world.y, "owned": world.owned}
     made = Facts(facts, {})
     makers = made.makers
+    makers["width"] = lambda: _width(links)
     makers["net"] = lambda: _net(cell, made)
     if "model" in cell:
         makers["model"] = lambda: _model(cell, world, shards, links, made)
     if "privacy" in cell:
         makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell, world)}
+        makers["design"] = lambda: _design(cell, world, made)
     if cell.method.traits.place == "pooled":
         makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
     return made
@@ -179,6 +182,9 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
 
 
 def _budget(cell: Cell, world: World) -> Budget:
+    if world.budget is not None:
+        settled: Budget = world.budget
+        return settled
     epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
     delta = default_delta(world.rows) if delta is None else delta
     return Budget(math.inf if epsilon is None else epsilon, delta)
@@ -199,6 +205,28 @@ def _draw(cell: Cell, world: World, facts: Facts) -> Any:
         shared |= {"bounds": (-s["bound"], s["bound"]), "delta": delta}
         shared |= {"mechanism": s["mechanism"], "split": s["split"], "knows": s["aware"]}
     return release(facts["model"], **shared)
+
+
+def _design(cell: Cell, world: World, facts: Facts) -> Design:
+    s, model = cell["privacy"], facts["model"]
+    if s["sensitivity"] != "bounded" or s["mechanism"] == "laplace":
+        raise BadSetting(
+            "sealed sums have Gaussian noise of bounded sensitivity; remove [privacy] sensitivity "
+            "and mechanism"
+        )
+    numbers = sum(not r for r in model.cardinalities)
+    low, high = world.bounds or ([-s["bound"]] * numbers, [s["bound"]] * numbers)
+    return design_of(model, tuple(map(float, low)), tuple(map(float, high)))
+
+
+def _width(links: Topology) -> int:
+    """Links between any two nodes along a breadth-first tree from node 0, at most."""
+    graph = topology.graph_of(links)
+    if graph.is_directed() or not nx.is_connected(graph):
+        return links.n
+    if nx.is_tree(graph):
+        return int(nx.diameter(graph))
+    return min(2 * max(nx.single_source_shortest_path_length(graph, 0).values()), links.n - 1)
 
 
 class _Predictions(NamedTuple):  # of the same functions and options they are equal: one program

@@ -39,6 +39,8 @@ class World(NamedTuple):
     links: Any = None  # the topology, where it is given and not drawn
     sums: Any = None  # what a first phase found, where it is past
     draw: Any = None  # a release that was drawn before
+    bounds: Any = None  # least and greatest values of the numbers, where they are public
+    budget: Any = None  # what a node spends, where it is settled
     unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
     groups: dict[str, np.ndarray] = {}  # column -> its texts in the test rows  # noqa: RUF012
 

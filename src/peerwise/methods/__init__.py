@@ -23,6 +23,7 @@ from peerwise.methods.private_crc import private_crc
 from peerwise.methods.relay import relay
 from peerwise.methods.relay_gd import relay_gd
 from peerwise.methods.robust_nb import robust_nb
+from peerwise.methods.sealed import sealed_crc, sealed_nb
 from peerwise.methods.tracking import gradient_tracking
 
 __all__ = [
@@ -51,6 +52,8 @@ __all__ = [
     "relay",
     "relay_gd",
     "robust_nb",
+    "sealed_crc",
+    "sealed_nb",
     "sklearn_lda",
     "sklearn_qda",
 ]

@@ -27,20 +27,17 @@ RANGES = (
     Range("part.steps", 0, FAR),
 )
 
+# what a node tells its neighbours of its place in the tree
+PLACE = ("name", "root", "parent", "steps", "news", "clock")
+
 Relay = dict[str, Any]
 
 
 def begin(key: Array, own: Tree) -> Relay:
     """The state of a node that has heard nothing: the root of a tree of one, its sum its own."""
-    name = jax.random.bits(key, (), jnp.uint32)
     kind = jax.tree.leaves(own)[0].dtype
-    zero, one = jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32)
-    tree = {"name": name, "root": name, "parent": name, "steps": zero, "news": one, "stale": zero}
     return {
-        **tree,
-        "gone": name,  # the last root that fell silent, and its last news
-        "gone_news": zero,
-        "clock": one,
+        **alone(jax.random.bits(key, (), jnp.uint32)),
         "own": own,
         "others": jax.tree.map(jnp.zeros_like, own),
         "rest": jax.tree.map(jnp.zeros_like, own),  # what the rounding of `others` left out
@@ -49,18 +46,29 @@ def begin(key: Array, own: Tree) -> Relay:
     }
 
 
+def alone(name: Array) -> Relay:
+    """The place in the tree of a node that has heard nothing."""
+    zero, one = jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32)
+    return {
+        "name": name, "root": name, "parent": name, "steps": zero, "news": one, "stale": zero,
+        "gone": name,  # the last root that fell silent, and its last news
+        "gone_news": zero,
+        "clock": one,
+    }  # fmt: skip
+
+
 def said(relay: Relay, part: Tree) -> Tree:
     """The reply to the neighbour whose last reply was `part` (None or blank: none yet).
 
     It holds the sum over all neighbours less that part. Sums are kept as two numbers each (Knuth's
     two-sum), so that the subtraction loses nothing: it is as if only the others had been added.
     """
-    tree = {k: relay[k] for k in ("name", "root", "parent", "steps", "news", "clock")}
+    tree = {k: relay[k] for k in PLACE}
     if part is None:
         sums = {"sum": relay["own"], "nodes": relay["nodes"], "ages": relay["ages"]}
         return {**tree, **jax.tree.map(jnp.zeros_like, sums)}
     now = relay["clock"] - 1  # as when the part was heard
-    near = _near(relay, part, now)
+    near = adjacent(relay, part, now)
 
     def behind(own: Array, others: Array, rest: Array, its: Array) -> Array:
         return _once(_plus(*_plus(others, rest, -its), own))
@@ -87,8 +95,8 @@ def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
 def listened(relay: Relay, inbox: Inbox) -> Relay:
     """The state after a round: place in the tree, and the sum of the node and all it heard of."""
     now, parts = relay["clock"], inbox.part
-    relay = {**relay, **_placed(relay, parts)}
-    near = jax.vmap(lambda part: _near(relay, part, now))(parts)
+    relay = {**relay, **placed(relay, parts)}
+    near = jax.vmap(lambda part: adjacent(relay, part, now))(parts)
     others, rest = _unzipped(
         jax.tree.map(lambda part: _summed(near, part), parts["sum"]), relay["own"]
     )
@@ -181,7 +189,7 @@ def _live(part: Tree, now: Array) -> Array:
     return (part["clock"] > 0) & (now - part["clock"] <= PATIENCE)
 
 
-def _near(relay: Relay, part: Tree, now: Array) -> Array:
+def adjacent(relay: Relay, part: Tree, now: Array) -> Array:
     """Whether the sender of a part is this node's parent or child in the tree."""
     parent = (part["name"] == relay["parent"]) & (relay["parent"] != relay["name"])
     child = part["parent"] == relay["name"]
@@ -194,7 +202,7 @@ def _aged(part: Tree, now: Array) -> Array:
     return part["ages"] + part["nodes"] * late.astype(part["nodes"].dtype)
 
 
-def _placed(relay: Relay, parts: Tree) -> Relay:
+def placed(relay: Relay, parts: Tree) -> Relay:
     """A node's place in the tree, derived from its neighbours' places.
 
     The root sends news every round (a number that grows), as in destination-sequenced routing

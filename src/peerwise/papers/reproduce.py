@@ -23,7 +23,17 @@ Progress = Callable[[int, int], None]
 class _Papers(Mapping[str, Paper]):
     """Papers by name; the items of one are imported when it is asked for."""
 
-    names = ("crc", "rc", "gossip-nb", "decdiff", "cvar-cta", "ba-bfl", "relay", "privacy")
+    names = (
+        "crc",
+        "rc",
+        "gossip-nb",
+        "decdiff",
+        "cvar-cta",
+        "ba-bfl",
+        "relay",
+        "privacy",
+        "sealed",
+    )
 
     def __getitem__(self, name: str) -> Paper:
         if name not in self.names:

@@ -85,6 +85,8 @@ class Charter(Terms):
             described.run_of(description.get("run", {}))
             self._cell = described.cell_of(description)
             described.check_cell(self._cell, self.schema(), self.units, self.limits, self.budget)
+            about = len(self.nodes), self.limits, self.budget
+            described.check_sealed(self._cell, self.schema(), *about)
         if self.budget is not None:
             for feature in self.features:
                 if feature.kind == "numeric":

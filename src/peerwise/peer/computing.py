@@ -79,9 +79,11 @@ class Computing:
         most = self.plan.charter.limits.message_bytes
         sizes = [self.letters.of(phase).largest]
         if not self.plan.learns(phase):
-            if self.plan.learning.phase is not None:  # what is agreed decides how large
+            if (
+                self.plan.kinds[phase] == "units" and self.plan.learning.phase is not None
+            ):  # what is agreed decides how large
                 return most
-            agreed = self.plan.agreed(self.memory)
+            agreed = self.plan.agreed(phase, self.memory, self.agreed)
             node = self.plan.node(phase + 1, agreed)
             sizes.append(self.letters.form(node, node.shape(), agreed).largest)
         return min(max(sizes), most)
@@ -90,6 +92,8 @@ class Computing:
         """What a round comes to."""
         assert self.node is not None
         assert self.memory is not None
+        if wanted.said > wanted.place:
+            self.memory = self.plan.put_back(wanted.place.phase, self.memory)
         if wanted.heard is None:
             outcome = self._after(self.memory, wanted)
             return Computed(outcome, outcome.bodies)
@@ -164,7 +168,8 @@ class Computing:
         assert self.node is not None
         place = wanted.after
         if place.phase > wanted.place.phase:  # such phases spend nothing: there is no ledger
-            return self.begun(place.phase, self.plan.agreed(memory), None)
+            agreed = self.plan.agreed(wanted.place.phase, memory, self.agreed)
+            return self.begun(place.phase, agreed, None)
         bodies: dict[str, bytes] = {}
         if place.round < self.plan.rounds(place.phase):
             bodies = self.letters.made(self.node, memory, self.letters.of(place.phase), place)

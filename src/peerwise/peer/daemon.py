@@ -173,6 +173,8 @@ class Daemon:
         life, lives = await disk(store.live)
         heads, kept, byes = [await disk(x) for x in (store.heads, store.progress, store.byes)]
         place = Place(0, 0)
+        if self.plan.learning.sealed:
+            self.plan.seal_with(self.identity, await disk(store.mask_secret))
         if kept is None:
             await self._in_mind(begin, self.computing, store)
         else:

@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from peerwise.data import Schema
 from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
@@ -15,11 +17,14 @@ from peerwise.learner import Cell, cell, expand, offered
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
+from peerwise.methods.sealed import RELEASES
 from peerwise.models.registry import first_phase, model_for
 from peerwise.names import entries
 from peerwise.peer.terms import ROUNDS, BudgetTerms, LimitTerms
 from peerwise.privacy.composition import SLACK, Charge, composed
 from peerwise.privacy.design import default_delta
+from peerwise.privacy.mechanism import gaussian_sigma
+from peerwise.privacy.shares import bits_for, honest_members, least_members, shared_noise
 
 DESCRIPTION = ("method", "model", "net", "privacy", "run")
 RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
@@ -123,6 +128,25 @@ def adds_noise(cell: Cell) -> bool:
     return epsilon is not None and math.isfinite(epsilon)
 
 
+def check_sealed(
+    cell: Cell, schema: Schema, nodes: int, limits: LimitTerms, budget: BudgetTerms | None
+) -> None:
+    """Refuse sealed sums that could overflow, or on whose noise nobody could rely."""
+    if cell.method.traits.releases != "sealed":
+        return
+    table = cell["method"]
+    least = least_members(nodes, table["least"])
+    honest = honest_members(nodes, table["honest"], least)
+    bits_for(nodes)
+    if adds_noise(cell) and budget is not None:
+        multiplier = gaussian_sigma(1.0, *spends(cell, limits, budget))
+        options = {k: v for k, v in cell["model"].items() if k != "name"}
+        asked = model_for(schema, cell["model"]["name"], **options).size
+        sums = max(table.get("releases") or RELEASES, asked)
+        most = multiplier * math.sqrt(sums) * cell["privacy"]["person_rows"]
+        shared_noise(np.ones(1), np.array([most]), nodes, honest)
+
+
 def check_cell(
     cell: Cell, schema: Schema, units: str, limits: LimitTerms, budget: BudgetTerms | None
 ) -> None:
@@ -181,7 +205,7 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
         raise BadSetting(
             f"what {model} must agree on first is an exact sum over rows, which no budget allows"
         )
-    each_round = cell.method.traits.releases == "each round"
+    each_round = cell.method.traits.releases in ("each round", "sealed")
     if own_code(name) and (each_round or "draw" not in cell.method.facts):
         raise BadSetting(
             f"{name} draws noise from a key, which other nodes know; between peers a method of "
@@ -195,7 +219,7 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
                 "feature: remove it"
             )
     built = model_for(schema, model, **{k: v for k, v in cell["model"].items() if k != "name"})
-    if built.entries is None or (each_round and not built.linear):
+    if built.entries is None or ("clip" in cell["method"] and not built.linear):
         raise BadSetting(f"{name} with noise is not for statistics of {model}; take naive_bayes")
     if privacy["person"] in [f.name for f in schema.features]:
         raise BadSetting(

@@ -151,6 +151,8 @@ class Keeping:
                 self._plan.pay(wanted.place.phase, store.ledger)
             if begins:
                 store.set(agreed=json.dumps(outcome.agreed))
+            if (used := self._plan.used_mask(wanted.place.phase, outcome.memory)) is not None:
+                store.use_mask(*used)
             self._acknowledge(wanted.acknowledged)
             for name, (place, why) in wanted.aside.items():
                 store.put_aside(name, place, why, None, inside=True)

@@ -20,6 +20,7 @@ from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends
 from peerwise.privacy.aware import Noise, Noised
+from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import Design, noising
 
 SAME = 64 * np.finfo(np.float64).eps  # a variance beside the mean square that is rounding alone
@@ -36,6 +37,7 @@ class Learning:
             self.phase = first_phase(self.cell["model"], charter.schema())
         self.agrees = charter.units == "agree" or self.phase is not None
         self.private = adds_noise(self.cell)
+        self.sealed = self.cell.method.traits.releases == "sealed"
         self.releases = self.cell.method.traits.releases if self.private else "nothing"
 
     def count(self) -> Callable[[Shard], dict[str, Tree]]:
@@ -78,10 +80,27 @@ class Learning:
         charter = self.charter
         world = World(
             seen, y, [np.arange(len(y))], after, len(charter.nodes), charter.limits.rows,
-            links=charter.topology(), sums=sums, draw=draw,
+            links=charter.topology(), sums=sums, draw=draw, bounds=self._bounds(after),
+            budget=self._budget(),
         )  # fmt: skip
         world = as_read(self.cell, world)
         return world._replace(x=world.x.astype(charter.precision, copy=False))
+
+    def _bounds(self, schema: data.Schema) -> tuple[list[float], list[float]] | None:
+        """The public bounds of numbers in the units of a schema; None where some have none."""
+        pairs = zip(self.charter.features, schema.features, strict=True)
+        numbers = [(t, f) for t, f in pairs if f.kind == "numeric"]
+        if any(t.low is None or t.high is None for t, _ in numbers):
+            return None
+        edges = [[(b - f.center) / f.scale for b in t.bounds()] for t, f in numbers]
+        return [e[0] for e in edges], [e[1] for e in edges]
+
+    def _budget(self) -> Budget | None:
+        """What a node spends on sealed sums; None where there is no noise."""
+        if self.charter.budget is None or self.releases != "sealed":
+            return None
+        spent = spends(self.cell, self.charter.limits, self.charter.budget)
+        return Budget(*spent, int(self.cell["privacy"]["person_rows"]))
 
     def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
         """Rows in the charter's units as the method reads them."""

@@ -4,6 +4,7 @@ import math
 
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends, unit_of
+from peerwise.privacy.shares import honest_members, least_members
 
 
 def what_leaves(charter: Charter) -> list[str]:
@@ -30,7 +31,13 @@ def _exact(charter: Charter) -> list[str]:
             "First, counts, sums and sums of squares of every column are added up along the "
             "network: a node with one neighbour tells it those of its own rows."
         )
-    if "net" in charter.cell.sections:
+    if charter.cell.method.traits.releases == "sealed":
+        lines[0] = "No noise: sums over all nodes are exact."
+        lines.append(
+            "Letters hold sums that are masked: who reads them learns the sum over all nodes, from "
+            "which all others together can take off their own part."
+        )
+    elif "net" in charter.cell.sections:
         lines.append(
             "A letter holds weights of a net. A neighbour that keeps two of them can subtract and "
             "has a sum of gradients over this site's rows; with few rows single ones can be worked "
@@ -44,7 +51,7 @@ def _exact(charter: Charter) -> list[str]:
         )
     lines.append(
         "Nothing bounds what can be told about a person. For a bound take a private method "
-        "(gossip_nb, robust_nb, private_crc) with [privacy] epsilon."
+        "(gossip_nb, robust_nb, private_crc, sealed_nb) with [privacy] epsilon."
     )
     return lines
 
@@ -54,6 +61,8 @@ def _private(charter: Charter) -> list[str]:
     cell = charter.cell
     epsilon, delta = spends(cell, charter.limits, charter.budget)
     unit = unit_of(cell)
+    if cell.method.traits.releases == "sealed":
+        return _sealed(charter, epsilon, delta, unit)
     often = (
         "once: all letters are made of that one release and of others'"
         if cell.method.traits.releases == "once"
@@ -73,6 +82,22 @@ def _private(charter: Charter) -> list[str]:
         "The length of this site's privacy ledger and the hash of its last entry go with every "
         "letter, so that neighbours see should it go back.",
     ]  # fmt: skip
+
+
+def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[str]:
+    table, nodes = charter.cell["method"], len(charter.nodes)
+    honest = honest_members(nodes, table["honest"], least_members(nodes, table["least"]))
+    return [
+        f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over all nodes. "
+        f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
+        f"Letters hold sums that are masked: who reads them learns the sum over all nodes. Whether "
+        f"one {unit.partition(' ')[0]} is here it cannot tell: whatever it concludes is at most "
+        f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
+        f"chance of {delta:g}.",
+        f"That relies on others: should fewer than {honest} nodes be honest, there is less noise "
+        "than is said here. Not covered: that this site takes part, several rows of one person, "
+        "and what is known from elsewhere.",
+    ]
 
 
 def _factor(epsilon: float) -> str:

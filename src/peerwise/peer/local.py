@@ -26,6 +26,7 @@ from peerwise.peer.drafting import draft
 from peerwise.peer.identity import make_authority, make_certificate
 from peerwise.peer.passphrase import NODE
 from peerwise.peer.plan import Plan
+from peerwise.privacy import Ledger
 from peerwise.runtime import Run
 from peerwise.simulate import simulate
 
@@ -45,6 +46,14 @@ class Federation(NamedTuple):
     def state(self, name: str) -> Path:
         """The folder of a node's state."""
         return self.folder / "state" / name
+
+    def ledger(self, name: str) -> Path:
+        """The privacy ledger of a node's site, made where there is none."""
+        path = self.folder / "ledgers" / f"{name}.ledger"
+        if self.charter.budget is not None and not path.exists():
+            path.parent.mkdir(0o700, exist_ok=True)
+            Ledger.open(path, node=name, **self.charter.budget.model_dump()).close()
+        return path
 
     def table(self, path: Path) -> data.Table:
         """The rows in one of its files."""
@@ -148,6 +157,8 @@ class Peers:
             "--charter", str(f.folder / CHARTER), "--node", name, "--data", str(f.rows(name)),
             "--state", str(f.state(name)), "--keys", str(f.folder / "keys"), *self._extra,
         ]  # fmt: skip
+        if f.charter.budget is not None:
+            command += ["--ledger", str(f.ledger(name))]
         # peers share the cores: one that takes all of them for itself slows the others down
         env = {**os.environ, "JAX_PLATFORMS": "cpu"}
         env.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")

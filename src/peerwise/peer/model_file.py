@@ -100,6 +100,6 @@ def blank_value(charter: Charter, agreed: dict[str, Any] | None) -> Tree:
     method, shards = Learning(charter).blank(agreed)[:2]
     with runtime.precision_of(charter.precision) as dtype:
         rows = runtime.cast(shards.of(0), dtype)
-        key = runtime.init_key(jax.random.key(0), 0, method.common)
+        key = runtime.init_key(jax.random.key(0), 0, method.common, method.numbered)
         shape = jax.eval_shape(method.init, key, rows).value
         return jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shape)

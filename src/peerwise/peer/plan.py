@@ -20,8 +20,12 @@ from peerwise.models.family import Model, moved
 from peerwise.node import Adapt, Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import spends, unit_of
+from peerwise.peer.identity import Identity
 from peerwise.peer.learning import Learning, constant
+from peerwise.peer.roster import KeyNode
+from peerwise.peer.sealing import Sealing, check_keys, masks_of, used_mask, without_terms
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
+from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
 
 # of the sums that a first phase finds: counts and squares
@@ -33,7 +37,7 @@ SUMMED = tuple(
 
 
 class Plan:
-    """The phases of one node: first what must be agreed, if anything, then learning.
+    """The phases of one node: first keys and what must be agreed, if anything, then learning.
 
     `table` holds the node's own rows; nothing of it leaves but what the method says. `channel` is
     one, or its description in canonical form. `noise` is what makes releases private; a tape in its
@@ -59,7 +63,16 @@ class Plan:
         self.channel: Channel | None = build("channel", channel, facts)
         if self.channel is not None:
             self.channel.check(self.topology, charter.rounds)
-        self.phases = 2 if self.learning.agrees else 1
+        # what each phase is for; the keys of masks come first, for every sum needs them
+        self.kinds = ("keys",) * self.learning.sealed + ("units",) * self.learning.agrees
+        self.kinds += ("learning",)
+        self.phases = len(self.kinds)
+        self._identity: Identity | None = None
+        self._secret: bytes | None = None
+
+    def seal_with(self, identity: Identity, secret: bytes) -> None:
+        """Have terms of sealed sums masked: who this node is, and the secret of its masks."""
+        self._identity, self._secret = identity, secret
 
     def rounds(self, phase: int) -> int:
         """How many rounds a phase has."""
@@ -71,9 +84,24 @@ class Plan:
         """Whether this is the phase in which a model is learnt."""
         return phase == self.phases - 1
 
-    def agreed(self, memory: Memory) -> dict[str, Any]:
-        """What the first phase found, as plain values that go into a file."""
-        return jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
+    def agreed(
+        self, phase: int, memory: Memory, before: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """What a phase before learning found, and those before it, as plain values for a file."""
+        if self.kinds[phase] == "keys":
+            return {"keys": self._key_node().keys(memory)}
+        found = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
+        return {**(before or {}), **found}
+
+    def used_mask(self, phase: int, memory: Memory) -> tuple[int, str] | None:
+        """The last mask that was used, by its round, and the hash of what it hides."""
+        return used_mask(memory.state) if self.learns(phase) and self.learning.sealed else None
+
+    def put_back(self, phase: int, memory: Memory) -> Memory:
+        """The memory of a peer that has said more than it knows of."""
+        if not self.learns(phase) or not self.learning.sealed:
+            return memory
+        return memory._replace(state=without_terms(memory.state))
 
     def begin(
         self, phase: int, agreed: Mapping[str, Any] | None = None, ledger: Ledger | None = None
@@ -83,11 +111,13 @@ class Plan:
         To be called in a transaction of the file of `ledger`, which also keeps what was drawn.
         """
         released = None
-        if self.learns(phase) and self.private:
+        if phase == 0 and self.private:  # before keys are told: what follows is paid for
             if ledger is None:
                 raise BadSetting("a private method needs a budget: [budget] in the charter")
             if self.learning.releases == "once":
                 released = self._released(ledger)
+            elif self.learning.sealed:
+                self._charge_sums(ledger)
             elif ledger.accountant == "basic":
                 self._charge(ledger, self.charter.rounds)
             elif ledger.above is not None:  # the site pays for all rounds before the first
@@ -97,6 +127,8 @@ class Plan:
                     "gaussian", about, epsilon, delta, data="updates of all rounds",
                     multiplier=self._multiplier() / math.sqrt(self.charter.rounds),
                 )  # fmt: skip
+        if phase > 0 and agreed is not None and self.learning.sealed:
+            check_keys(self.charter, agreed["keys"])
         node = self.node(phase, agreed, released)
         return node, node.begin()
 
@@ -115,6 +147,8 @@ class Plan:
     ) -> Node:
         """The node of a phase, whose state goes on from somewhere or begins with a release."""
         charter, learning = self.charter, self.learning
+        if self.kinds[phase] == "keys":
+            return self._key_node()
         if not self.learns(phase):
             shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))
             return Node(
@@ -123,13 +157,26 @@ class Plan:
             )  # fmt: skip
         world = learning.world(self.x, self.y, agreed, released)
         method, shards, links, _, _ = learning.assembled(world)
-        adapt = self._noised(learning.model(world)) if learning.releases == "each round" else None
+        adapt = self._sealing(method.adapt, agreed) if learning.sealed else None
+        if learning.releases == "each round":
+            adapt = self._noised(learning.model(world))
         lag = self.channel.lag if self.channel else 0
         runtime.check(method, links.n, links, lag, 1, [1], "adapt")
         return Node(
             method, links, self.index, shards.of(0), seed=charter.seed, channel=self.channel,
             precision=charter.precision, adapt=adapt,
         )  # fmt: skip
+
+    def _key_node(self) -> KeyNode:
+        return KeyNode(self.charter, self.name, self._identity, self._secret)
+
+    def _sealing(self, sealed: Any, agreed: Mapping[str, Any] | None) -> Adapt:
+        """What makes this node's terms of sealed sums; masked once there are keys."""
+        rows = self.charter.rows(self._table, exact=True) if self.private else None
+        masks = None
+        if self._secret is not None and agreed is not None:
+            masks = masks_of(self.charter, self.name, sealed, self._secret, agreed["keys"])
+        return Sealing(sealed, self.charter.names, rows, self._noise, masks)
 
     @property
     def _privacy(self) -> tuple[float, float, int]:
@@ -172,6 +219,18 @@ class Plan:
         ledger.charge(
             "gaussian", about, epsilon, delta, data=what, multiplier=each, inside=True, covered=one
         )
+
+    def _charge_sums(self, ledger: Ledger) -> None:
+        """Pay for all sums to come: for the noise that honest members alone make together."""
+        epsilon, delta, _ = self._privacy
+        sealed: Any = self.learning.assembled(self.learning.world(self.x, self.y)).method.adapt
+        sums, grid = sealed.sums, sealed.grid
+        about = {"sums": sums.rounds, "members": sums.nodes, "least": sums.least}
+        about |= {"honest": grid.honest, "unit": unit_of(self.cell)}
+        ledger.charge(
+            "gaussian", about, epsilon, delta, data="sealed sums over all nodes",
+            multiplier=gaussian_sigma(1.0, epsilon, delta), inside=True,
+        )  # fmt: skip
 
     def _noised(self, model: Model) -> Adapt:
         """The clipped update of a round, with noise that does not come from a key."""

@@ -10,7 +10,7 @@ Ed25519), and deterministic, so that the same letter is always the same bytes.
 
 import hashlib
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -31,6 +31,20 @@ END = 2 * HALF + 3  # signature, whether it is to one neighbour, bytes of the ce
 LONGEST = 2048  # bytes of a certificate
 MOST = LONGEST + END  # bytes of a seal
 _ALGORITHM = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+
+
+class Signable(Protocol):
+    """Who says something, and the text that is signed."""
+
+    @property
+    def sender(self) -> str:
+        """The node that signs."""
+        ...
+
+    @property
+    def text(self) -> bytes:
+        """What it says."""
+        ...
 
 
 class Statement(NamedTuple):
@@ -97,15 +111,20 @@ class Signer:
 
     def sealed(self, content: bytes, envelope: Envelope, to: str = ALL) -> bytes:
         """A letter with its seal."""
-        statement = Statement(self._charter, *envelope, to, hash_of(content))
-        r, s = decode_dss_signature(self._key.sign(statement.text, _ALGORITHM))
+        seal = self.signed(Statement(self._charter, *envelope, to, hash_of(content)))
         return b"".join((
-            content, self._certificate, r.to_bytes(HALF, "big"), s.to_bytes(HALF, "big"),
-            bytes([to != ALL]), len(self._certificate).to_bytes(2, "big"),
+            content, seal.certificate, seal.signature, bytes([to != ALL]),
+            len(seal.certificate).to_bytes(2, "big"),
         ))  # fmt: skip
 
+    def signed(self, statement: Signable) -> Seal:
+        """What makes a statement this node's."""
+        r, s = decode_dss_signature(self._key.sign(statement.text, _ALGORITHM))
+        signature = r.to_bytes(HALF, "big") + s.to_bytes(HALF, "big")
+        return Seal(self._certificate, signature, False)
 
-def is_signed(statement: Statement, seal: Seal, authority: bytes) -> bool:
+
+def is_signed(statement: Signable, seal: Seal, authority: bytes) -> bool:
     """Whether the node that a statement names has signed it, by a certificate of the authority."""
     key = _key_of(seal.certificate, statement.sender, authority)
     if key is None:

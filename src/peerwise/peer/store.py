@@ -24,6 +24,7 @@ from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mar
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 from peerwise.privacy.rows import Part
+from peerwise.privacy.sealing import Reused, fresh_secret
 
 FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
@@ -551,6 +552,26 @@ class Store:
                 "AND acknowledged IS NULL AND (phase < ? OR (phase = ? AND round <= ?))",
                 (when, when, *names, place.phase, place.phase, place.round),
             )
+
+    def mask_secret(self) -> bytes:
+        """The secret of this peer's masks, drawn when it is first asked for."""
+        with self.transaction():
+            known = self.about().get("mask_secret")
+            if known is None:
+                known = fresh_secret().hex()
+                self.set(mask_secret=known)
+        return bytes.fromhex(known)
+
+    def use_mask(self, at: int, mark: str) -> None:
+        """Note that the mask of a round hides a term, by its hash; refused if it hid another.
+
+        In the transaction that is open: before the term can leave.
+        """
+        known = self._read("SELECT hash FROM masks WHERE round = ?", (at,))
+        if not known:
+            self._keep("INSERT", "masks", at, mark)
+        elif known[0][0] != mark:
+            raise Reused(at)
 
     def note_ledgers(self, news: Mapping[str, tuple[Place, Head]]) -> None:
         """Keep what neighbours told of their privacy ledgers."""

@@ -59,6 +59,9 @@ CREATE TABLE IF NOT EXISTS lives (
 CREATE TABLE IF NOT EXISTS byes (
     name TEXT PRIMARY KEY, bye TEXT NOT NULL, mark TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS masks (
+    round INTEGER PRIMARY KEY, hash TEXT NOT NULL, mark TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS ejected (
     name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
 );
@@ -78,6 +81,7 @@ HASHED = {
     "proofs": "sender, phase, round, ours, theirs, signature, other, witness",
     "lives": "name, life",
     "byes": "name, bye",
+    "masks": "round, hash",
     "ejected": "name, why, time",
 }
 ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"

@@ -44,6 +44,7 @@ class Budget(NamedTuple):
 
     epsilon: float = math.inf
     delta: float = 1e-5
+    rows: int = 1  # that one person may have, where persons are hidden
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Design:
         if sums is not None:
             parts.append(_coordinates(sums, least, most))
             groups.append(sums.group + lines.group.max() + 1)
-        self.model, self.lines = model, len(lines.left)
+        self.model, self.lines, self.bounds = model, len(lines.left), (low, high)
         self.entries = lines, sums
         self.reach, self.middle, self.count = (np.concatenate(a) for a in zip(*parts, strict=True))
         _, column = np.unique(np.concatenate(groups), return_inverse=True)

@@ -17,6 +17,7 @@ from peerwise.errors import BadSetting, UnknownName, extra
 from peerwise.privacy.budget import check_delta, check_epsilon
 
 MECHANISMS = ("laplace", "gaussian")  # the kinds of noise
+NOISES = (*MECHANISMS, "discrete")  # and Gaussian noise of whole numbers
 
 
 class Noise(Protocol):
@@ -81,6 +82,7 @@ def vetted(
 ) -> np.ndarray:
     """Values with "laplace" or "gaussian" noise of OpenDP, safe against floating-point attacks.
 
+    "discrete" is Gaussian noise of whole numbers, for values that are whole numbers.
     `scale` is b of the Laplace law or the standard deviation, one for all values or one for each.
     The randomness is the operating system's: no seed repeats it. `off` gives values back as they
     are; without it, a scale of 0 is refused.
@@ -91,8 +93,14 @@ def vetted(
     dp = extra("opendp.prelude")  # takes seconds to import, and simulations do without it
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    whole = dp.vector_domain(dp.atom_domain(T="i64"))
     noisy = np.empty_like(values)
     for one in np.unique(scale):
+        if kind == "discrete":
+            add = dp.m.make_gaussian(whole, dp.l2_distance(T=float), scale=float(one))
+            here = scale == one
+            noisy[here] = add(values[here].astype(np.int64).tolist())
+            continue
         if kind == "laplace":
             add = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=float(one))
         else:
@@ -136,8 +144,8 @@ class Tape:
 
 
 def _checked(kind: str, values: Any, scale: Any, off: bool) -> tuple[np.ndarray, np.ndarray]:
-    if kind not in MECHANISMS:
-        raise UnknownName("kind of noise", kind, MECHANISMS)
+    if kind not in NOISES:
+        raise UnknownName("kind of noise", kind, NOISES)
     values = np.asarray(values, float)
     scale = np.broadcast_to(np.asarray(scale, float), values.shape)
     if not np.isfinite(values).all():

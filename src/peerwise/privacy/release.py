@@ -22,7 +22,7 @@ from peerwise.privacy.design import Design, Noising, design_of, noising
 from peerwise.privacy.ledger import Ledger
 from peerwise.privacy.mechanism import Noise, vetted
 from peerwise.privacy.sensitivity import clip
-from peerwise.privacy.sums import exact_sums
+from peerwise.privacy.sums import BITS, exact_sums
 
 Column = tuple[float, float] | Sequence[str]  # the bounds of a number, or categories
 
@@ -124,7 +124,7 @@ def private_statistics(
 
 
 def exact_coordinates(
-    design: Design, x: np.ndarray, y: np.ndarray
+    design: Design, x: np.ndarray, y: np.ndarray, bits: int = BITS
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sums of a design's coordinates over rows, without rounding: by class, and of psi.
 
@@ -132,11 +132,12 @@ def exact_coordinates(
     """
     q, classes = design.lines, design.model.classes
     coordinates = design.computed
-    lines = exact_sums(lambda z: coordinates(z)[:, :q], x, y, classes, design.reach[:q])
+    lines = exact_sums(lambda z: coordinates(z)[:, :q], x, y, classes, design.reach[:q], bits)
     if not design.model.shared:
         return lines, np.zeros(0)
     known = np.where((y >= 0) & (y < classes), 0, -1)
-    return lines, exact_sums(lambda z: coordinates(z)[:, q:], x, known, 1, design.reach[q:])[0]
+    sums = exact_sums(lambda z: coordinates(z)[:, q:], x, known, 1, design.reach[q:], bits)
+    return lines, sums[0]
 
 
 def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:

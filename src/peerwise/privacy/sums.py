@@ -23,21 +23,23 @@ def exact_sums(
     y: np.ndarray,
     classes: int,
     sensitivity: np.ndarray,
+    bits: int = BITS,
 ) -> np.ndarray:
     """The sums [c, q] of phi = features(x) over the rows of each class, free of rounding.
 
-    phi is at most `sensitivity` [q] in size and stays so. Labels outside 0..c-1 count nowhere.
+    phi is at most `sensitivity` [q] in size and stays so. Labels outside 0..c-1 count nowhere. The
+    grid has so many `bits` below the sensitivity.
     """
     if len(x) > MOST:
         raise BadData(f"at most {MOST} rows can be summed exactly, got {len(x)}")
     _, exponent = np.frexp(sensitivity)  # sensitivity < 2^exponent
-    most = np.floor(np.ldexp(sensitivity, BITS - exponent))
+    most = np.floor(np.ldexp(sensitivity, bits - exponent))
     total = np.zeros((classes, len(sensitivity)))
     for start in range(0, len(x), BLOCK):  # exact sums do not depend on how they are grouped
         rows = slice(start, start + BLOCK)
-        steps = np.clip(np.rint(np.ldexp(features(x[rows]), BITS - exponent)), -most, most)
+        steps = np.clip(np.rint(np.ldexp(features(x[rows]), bits - exponent)), -most, most)
         total += (y[rows] == np.arange(classes)[:, None]).astype(float) @ steps
-    return np.ldexp(total, exponent - BITS)
+    return np.ldexp(total, exponent - bits)
 
 
 def exact_update(
@@ -46,6 +48,7 @@ def exact_update(
     y: np.ndarray,
     weight: np.ndarray,
     clip: float,
+    bits: int = BITS,
 ) -> np.ndarray:
     """The sum over rows of (e_y - p(y | x)) (x) phi, each row clipped in the L2 norm; [c, q].
 
@@ -59,7 +62,7 @@ def exact_update(
     classes, size = weight.shape
     _, exponent = np.frexp(clip)
     # rounding to the grid lengthens a row by half a step in every number, at most
-    step = 2.0 ** (int(exponent) - BITS)
+    step = 2.0 ** (int(exponent) - bits)
     within = clip * (1 - 1e-9) - np.sqrt(classes * size) / 2 * step
     weight = np.asarray(weight, float)
     total = np.zeros((classes, size))

@@ -152,7 +152,8 @@ def keys(key: Array, stage: int, t: Any, nodes: Array) -> Array:
 
 def first_keys(method: Method, key: Array, nodes: Array) -> Array:
     """The keys with which nodes begin, as raw data."""
-    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, method.common)))(nodes)
+    kinds = method.common, method.numbered
+    return jax.vmap(lambda i: jax.random.key_data(init_key(key, i, *kinds)))(nodes)
 
 
 def keyed(f: Callable[..., Tree]) -> Callable[..., Tree]:

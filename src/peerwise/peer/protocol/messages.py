@@ -273,12 +273,15 @@ class Compute(NamedTuple):
 
     `heard`: by neighbour and round, the letter and its place. `channel`: whether the channel
     chooses among them, else each neighbour has one. None: no round, only letters for `after`.
+    `said`: the newest of our letters that a neighbour has; later than this round where we were put
+    back.
     """
 
     place: Place
     after: Place
     heard: Mapping[str, Mapping[int, tuple[Place, Any]]] | None
     channel: bool = True
+    said: Place = NOWHERE
 
 
 class Done(NamedTuple):

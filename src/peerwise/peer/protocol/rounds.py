@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from peerwise.peer.protocol.messages import (
+    NOWHERE,
     Advance,
     Compute,
     Computed,
@@ -94,9 +95,15 @@ class Rounds(Telling):
             if self.pace.lasting and name in offered:
                 ((place, _),) = offered[name].values()
                 n.used = place.round
-        effect = Compute(self.place, self.after(), offered, not self.pace.lasting)
+        effect = Compute(
+            self.place, self.after(), offered, not self.pace.lasting, self.newest_said()
+        )
         self.computing = effect, missing
         self.do(effect)
+
+    def newest_said(self) -> Place:
+        """The newest of our letters that a neighbour is known to have."""
+        return max((n.said or NOWHERE for n in self.neighbours.values()), default=NOWHERE)
 
     def after(self) -> Place:
         """The place after this round: the next, or the begin of the next phase."""
@@ -198,7 +205,7 @@ class Rounds(Telling):
     def jump(self, event: str, there: int) -> None:
         """Go on in a later round with the state that there is."""
         self.log(event, event == "catches up", **self.where, at=there)
-        effect = Compute(self.place, Place(self.place.phase, there), None)
+        effect = Compute(self.place, Place(self.place.phase, there), None, said=self.newest_said())
         self.computing = effect, []
         self.do(effect)
 

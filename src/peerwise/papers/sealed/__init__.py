@@ -1,0 +1,1 @@
+"""What sealed sums are worth: beside one curator, and for private calibration."""

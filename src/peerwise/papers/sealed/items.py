@@ -1,0 +1,54 @@
+"""What is run: naive Bayes for each data set and number of nodes, calibration for each epsilon."""
+
+from peerwise.papers import items as paper
+from peerwise.papers.items import Description, Scale, Tasks
+from peerwise.study.jobs import Task
+
+TOLD = paper.told("sealed")
+EPSILONS = [float(e) for e in TOLD["epsilons"]]
+RUNS = "peerwise.papers.sealed.runs"
+
+
+def _utility(sets: list[str], scale: Scale) -> Tasks:
+    shared = {k: TOLD[k] for k in ("epsilons", "bound", "test_rows", "honest")}
+    shared["draws"] = scale.times(TOLD["draws"], TOLD["quick_draws"])
+    return {
+        f"{name} {n}": Task(f"{RUNS}:released", {"data": name, "nodes": n, **shared})
+        for name in sets
+        if name in TOLD["rows"]
+        for n in [1, *TOLD["nodes"]]
+        if n <= TOLD["rows"][name]
+    }  # fmt: skip
+
+
+def _calibration(sets: list[str], scale: Scale) -> Tasks:
+    told = TOLD["calibrated"]
+    shared: Description = told["quick" if scale.quick else "learnt"]
+    if scale.repetitions is not None:
+        shared = paper.merged(shared, {"run": {"repetitions": scale.repetitions}})
+    tasks: Tasks = {}
+    for name in sets:
+        rows = {"data": {"source": name}}
+        for epsilon in told["sets"].get(name, ()):
+            budget = {"privacy": {} if epsilon == "none" else {"epsilon": epsilon}}
+            own = {"method": "sealed_crc"}
+            tasks[f"{name} sealed_crc {epsilon}"] = _errors(shared, rows, budget, own)
+            own = {"method": {"name": "private_crc", "lr": 0.2, "clip": 3.0}}
+            short = {"run": {"rounds": 32}}
+            tasks[f"{name} private_crc {epsilon}"] = _errors(shared, rows, budget, own, short)
+        if name in told["sets"]:
+            own, short = {"method": {"name": "rc", "lr": 0.2}}, {"run": {"rounds": 64}}
+            alone = {k: v for k, v in shared.items() if k != "network"}
+            tasks[f"{name} rc none"] = _errors(alone, rows, own, short)
+    return tasks
+
+
+def _errors(*parts: Description) -> Task:
+    return paper.described(f"{RUNS}:errors", *parts)
+
+
+datasets = paper.at_hand(TOLD["sets"])
+
+# What `peerwise reproduce sealed/...` runs.
+PAPER = paper.Paper.of("sealed", datasets, runs={"utility": _utility, "calibration": _calibration})
+ITEMS = PAPER.items

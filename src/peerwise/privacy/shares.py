@@ -1,0 +1,86 @@
+"""Noise that a network makes together: each node adds a share, and only the sum is ever read.
+
+Values are whole steps of a grid and are summed modulo 2^64. A node's share is discrete Gaussian
+noise (Canonne, Kamath and Steinke 2020); the shares of H nodes add up to noise of sqrt(H) times the
+deviation (Kairouz, Liu and Steinke 2021: for a deviation of several steps the difference from one
+discrete Gaussian is beyond computing). Who colludes knows its own share and takes it off, so that
+only the shares of honest members count: their number is what the charter assumes, and the ledger is
+charged for the noise of these alone.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from peerwise.errors import BadSetting
+from peerwise.privacy.sums import MOST
+
+ROOM = 61  # bits that a sum of all terms, and that of all noise, may take: with a sign 2^63 is not
+FINEST = 24  # bits of a grid below what a row can do
+TAIL = 40.0  # deviations beyond which noise lies with a probability below 1e-300
+
+
+class Grid(NamedTuple):
+    """The steps in which values are counted, and the noise of one node in them."""
+
+    step: np.ndarray  # [size] how much of a value is one
+    std: np.ndarray  # [size] of a node's share, in steps; 0: no noise
+    honest: int  # shares that add up to the whole noise
+
+    @property
+    def share(self) -> np.ndarray:
+        """The variance of a node's share, in the units of the values."""
+        return (self.std * self.step) ** 2
+
+
+def honest_members(nodes: int, honest: float, least: int) -> int:
+    """The honest members that every sum has, if a share `honest` of all nodes is.
+
+    Up to nodes - least of them may be left out of a sum, all of them honest.
+    """
+    if not 0 < honest <= 1:
+        raise BadSetting(f"honest must be above 0 and at most 1, got {honest}")
+    if not nodes // 2 < least <= nodes:
+        raise BadSetting(
+            f"least must be more than half of the {nodes} nodes, or two parts of the network could "
+            f"go on by themselves, got {least} nodes"
+        )
+    left = math.floor(honest * nodes + 1e-9) - (nodes - least)
+    if left < 1:
+        raise BadSetting(
+            f"of {math.floor(honest * nodes + 1e-9)} honest nodes all could be left out of a sum "
+            f"that {nodes - least} of {nodes} need not be in; raise honest or least"
+        )
+    return left
+
+
+def least_members(nodes: int, least: float) -> int:
+    """How many members a sum must have, if it needs the share `least` of all nodes."""
+    return max(math.ceil(least * nodes - 1e-9), 1)
+
+
+def bits_for(nodes: int) -> int:
+    """Bits of a grid below what a row can do, so that no sum of any rows can overflow."""
+    bits = ROOM - math.ceil(math.log2(nodes)) - int(math.log2(MOST))
+    if bits < 8:
+        raise BadSetting(f"a sum over {nodes} nodes could overflow 64 bits; take fewer nodes")
+    return min(bits, FINEST)
+
+
+def shared_noise(reach: np.ndarray, scale: np.ndarray, nodes: int, honest: int) -> Grid:
+    """The grid of values that one row moves by `reach` [size] at most, and a node's noise.
+
+    `scale` is the deviation that the noise of `honest` nodes must have together.
+    """
+    _, exponent = np.frexp(reach)
+    step = np.ldexp(1.0, exponent - bits_for(nodes))
+    std = np.asarray(scale, float) / math.sqrt(honest) / step
+    noisy = std > 0
+    if (std[noisy] < 1).any():
+        raise BadSetting("a node's share of the noise is less than a step of the grid")
+    if nodes * TAIL * std.max(initial=0) > 2.0**ROOM:
+        raise BadSetting(
+            "the noise of all nodes could overflow 64 bits; raise epsilon, or take fewer nodes"
+        )
+    return Grid(step, std, honest)

@@ -1,0 +1,218 @@
+"""Sealed sums between real peers: what leaves is uniform, what all learn is a curator's model."""
+
+import asyncio
+import shutil
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from federation import federation, run_all
+from peerwise.methods import words
+from peerwise.peer import sealing
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.signing import parted
+from peerwise.peer.wire import Format
+from peerwise.privacy.sealing import Reused
+from taped import assert_same_model, simulated
+
+STAR = nx.relabel_nodes(nx.star_graph(3), dict(enumerate("abcd")))
+CRC = {"name": "sealed_crc", "releases": 3}
+SPENDS = {
+    "privacy": {"epsilon": 5.0, "delta": 1e-5},
+    "budget": {"epsilon": 5.0, "delta": 1e-5},
+    "limits": {"rows": 120},
+}
+ROUNDS = 16
+
+
+def recorded(monkeypatch):
+    """By name and round: the terms that peers make, before they are masked."""
+    terms = {}
+    masked = sealing.Sealing.masked
+
+    def watched(self, term, sums):
+        at = int(self._sealed.sums.stage(sums))
+        terms.setdefault((self._masks.me, at), []).append(term)
+        return masked(self, term, sums)
+
+    monkeypatch.setattr(sealing.Sealing, "masked", watched)
+    return terms
+
+
+def of_letters(daemon):
+    """The sums in the letters that a peer has sent: (round, fact, sum) each."""
+    rows = daemon.store.rows(
+        "SELECT round, body FROM outbox JOIN bodies USING (hash) WHERE phase = 1"
+    )
+    for t, body in rows:
+        part = daemon.format.decode(parted(bytes(body))[0]).part
+        yield t, int(part["fact"]), words.as_integers(part["sum"])
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    """Four peers that have learnt by sealed sums, and the terms that they made."""
+    with pytest.MonkeyPatch.context() as patch:
+        terms = recorded(patch)
+        fed = federation(tmp_path_factory.mktemp("sealed"), STAR, CRC, rounds=ROUNDS, **SPENDS)
+        daemons = [fed.daemon(n) for n in fed.charter.names]
+        assert all(run_all(*daemons, seconds=120.0))
+    return fed, daemons, terms
+
+
+@pytest.mark.bits
+def test_peers_end_with_the_simulators_model_given_the_same_terms(learnt):
+    fed, daemons, terms = learnt
+    assert {at for _, at in terms} == {1, 2, 3}
+    tape = [[terms[n, at][-1] for n in fed.charter.names] for at in (1, 2, 3)]
+    run = simulated([d.plan for d in daemons], daemons[0].agreed, tape)
+    assert_same_model(run, [d.memory.state.value for d in daemons])
+    total = np.sum([terms[n, 3][0] for n in fed.charter.names], axis=0, dtype=np.uint64)
+    for daemon in daemons:
+        found = words.as_integers(daemon.memory.state.value["sums"]["total"])
+        np.testing.assert_array_equal(found, total)
+
+
+def test_a_term_leaves_masked_and_nothing_else_does(learnt):
+    _, daemons, terms = learnt
+    own = {tuple(term.tolist()) for made in terms.values() for term in made}
+    seen = []
+    for daemon in daemons[1:]:  # each is a leaf: its first letters hold its own term alone
+        for _, fact, numbers in of_letters(daemon):
+            assert tuple(numbers.tolist()) not in own
+            if not fact and numbers.any():
+                seen.append(numbers)
+    unique = np.unique(np.stack(seen), axis=0)
+    assert len(unique) == 9  # three leaves, three rounds; sent again, the same
+    octets = unique.astype("<u8").view(np.uint8).ravel()
+    assert chisquare(np.bincount(octets >> 4, minlength=16)).pvalue > 1e-4
+
+
+def test_all_sums_are_paid_for_before_the_first(learnt):
+    _, daemons, _ = learnt
+    for daemon in daemons:
+        assert daemon.store.ledger.table()["epsilon"].tolist() == [5.0]
+        assert daemon.store.rows("SELECT round FROM masks") == [(1,), (2,), (3,)]
+
+
+def test_a_second_term_of_a_round_is_never_written(learnt):
+    _, daemons, _ = learnt
+    store = daemons[0].store
+    before = store.rows("SELECT round, hash FROM masks")
+    with store.transaction():
+        store.use_mask(*before[0])  # the same: a letter that is sent again
+    with pytest.raises(Reused), store.transaction():
+        store.use_mask(1, "another")
+    assert store.rows("SELECT round, hash FROM masks") == before
+
+
+# who was put back to an old state, and who is missing
+
+# of the sums that are paid for, a void one is one: so many that it is not the last
+FEWER = {"name": "sealed_crc", "releases": 8, "honest": 1.0, "least": 0.75, "patience": 4}
+
+
+class Network:
+    """Peers in one loop, of which one is stopped and started again, maybe from a backup."""
+
+    def __init__(self, fed, **options):
+        self.fed, self.options, self.daemons, self.tasks = fed, options, {}, {}
+
+    def start(self, *names):
+        for name in names:
+            self.daemons[name] = self.fed.daemon(name, **self.options)
+            self.tasks[name] = asyncio.create_task(self.daemons[name].run())
+
+    async def stop(self, name):
+        self.daemons[name].stop()
+        await self.tasks.pop(name)
+        self.daemons[name].store.close()
+
+    async def until(self, name, place):
+        while self.daemons[name].place < place:
+            assert not self.tasks[name].done(), self.tasks[name].exception()
+            await asyncio.sleep(0.002)
+
+    async def end(self):
+        assert all(await asyncio.wait_for(asyncio.gather(*self.tasks.values()), 120.0))
+
+
+def spied(monkeypatch):
+    """By leaf and round of a sum: what the centre was ever told of it, its own term as it left."""
+    told = {}
+    decode = Format.decode
+
+    def watched(self, body, *more):
+        letter = decode(self, body, *more)
+        sender = self.written(body).sender
+        if letter.part is not None and sender != "a":
+            part = letter.part
+            if not int(part["fact"]) and part["sum"].any():
+                told.setdefault((sender, int(part["round"])), set()).add(part["sum"].tobytes())
+        return letter
+
+    monkeypatch.setattr(Format, "decode", watched)
+    return told
+
+
+def ended(net, names):
+    """Those who are left have the same total of the last round, over themselves."""
+    sums = {n: net.daemons[n].memory.state.value["sums"] for n in names}
+    assert {int(s["done"]) for s in sums.values()} == {8}
+    assert {sealing.members_of(np.asarray(s["members"]), tuple("abcd")) for s in sums.values()} == {
+        tuple(names)
+    }
+    assert len({np.asarray(s["total"]).tobytes() for s in sums.values()}) == 1
+    return words.as_integers(sums[names[0]]["total"])
+
+
+def test_a_peer_that_is_put_back_never_makes_a_term_again(tmp_path, monkeypatch):
+    """Its round is void; the others go on with fresh terms and without it."""
+    terms, told = recorded(monkeypatch), spied(monkeypatch)
+    fed = federation(tmp_path, STAR, FEWER, rounds=60, **SPENDS)
+
+    async def live():
+        net = Network(fed)
+        net.start(*"abcd")
+        await net.until("d", Place(1, 1))
+        await net.stop("d")
+        shutil.copytree(tmp_path / "d", tmp_path / "backup")
+        net.start("d")
+        await net.until("d", Place(1, 3))
+        await net.stop("d")
+        shutil.rmtree(tmp_path / "d")
+        shutil.copytree(tmp_path / "backup", tmp_path / "d")
+        net.start("d")
+        await net.end()
+        return net
+
+    net = asyncio.run(live())
+    assert int(net.daemons["d"].memory.state.value["sums"]["lost"]) == 1
+    total = ended(net, "abc")
+    fresh = [terms[n, 8][-1] for n in "abc"]
+    np.testing.assert_array_equal(total, np.sum(fresh, axis=0, dtype=np.uint64))
+    assert max(map(len, told.values())) == 1
+    assert ("d", 1) in told
+
+
+@pytest.mark.full
+def test_without_a_missing_member_its_round_is_void_and_the_others_go_on(tmp_path, monkeypatch):
+    terms, told = recorded(monkeypatch), spied(monkeypatch)
+    pace = {"mode": "async", "deadline": 0.3, "start": 30.0}
+    fed = federation(tmp_path, STAR, FEWER, rounds=70, pace=pace, **SPENDS)
+
+    async def live():
+        net = Network(fed)
+        net.start(*"abcd")
+        await net.until("a", Place(1, 2))  # it has met all
+        await net.stop("d")
+        await net.end()
+        return net
+
+    net = asyncio.run(live())
+    total = ended(net, "abc")
+    fresh = [terms[n, 8][-1] for n in "abc"]
+    np.testing.assert_array_equal(total, np.sum(fresh, axis=0, dtype=np.uint64))
+    assert max(map(len, told.values())) == 1

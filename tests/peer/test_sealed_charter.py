@@ -1,0 +1,40 @@
+"""Charters of sealed sums: what nobody could rely on, or could overflow, is refused when made."""
+
+import networkx as nx
+import pytest
+
+from federation import federation
+from peerwise.errors import BadSetting
+from peerwise.peer.leaving import what_leaves
+
+TREE = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+NB = {"name": "sealed_nb"}
+SPENDS = {
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "budget": {"epsilon": 1.0, "delta": 1e-5},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"honest": 0.2}, "all could be left out"),
+        ({"least": 0.6, "honest": 0.5}, "all could be left out"),
+        ({"least": 0.5}, "least must be"),
+    ],
+)
+def test_noise_on_which_nobody_could_rely(tmp_path, options, says):
+    with pytest.raises(BadSetting, match=says):
+        federation(tmp_path, TREE, {**NB, **options}, **SPENDS)
+
+
+def test_noise_that_could_overflow(tmp_path):
+    tiny = {**SPENDS, "privacy": {"epsilon": 1e-9, "delta": 1e-30}}
+    with pytest.raises(BadSetting, match="overflow"):
+        federation(tmp_path, TREE, NB, **tiny)
+
+
+def test_what_leaves_says_on_whom_it_relies(tmp_path):
+    fed = federation(tmp_path, TREE, NB, **SPENDS)
+    said = " ".join(what_leaves(fed.charter))
+    assert "2 honest nodes of 3 make the whole" in said
