@@ -29,8 +29,9 @@ from peerwise.combine import equal
 from peerwise.core import Message, Method, State
 from peerwise.data.loaders import Table
 from peerwise.node import Letter
-from peerwise.peer.charter import Charter, draft
+from peerwise.peer.charter import Charter
 from peerwise.peer.daemon import Daemon, Options
+from peerwise.peer.drafting import draft
 from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.memory import give_back_memory
