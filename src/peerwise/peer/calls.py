@@ -7,6 +7,7 @@ from typing import Any
 
 from peerwise.peer.greeting import believed, refusal, said, spoken, whereabouts
 from peerwise.peer.journal import Sparing, security
+from peerwise.peer.large import Body
 from peerwise.peer.meters import Meters
 from peerwise.peer.protocol import Core
 from peerwise.peer.protocol.messages import (
@@ -40,7 +41,7 @@ class Calls:
         meters: Meters,
         feed: Callable[[Any], None],
         heads: Callable[[str, Place], Awaitable[bytes]],
-        ready: Callable[[bytes], Awaitable[None]],
+        ready: Callable[[Body], Awaitable[None]],
     ):
         self._heads, self._ready = heads, ready
         self._core, self._mark, self._summary = core, mark, summary
@@ -79,7 +80,7 @@ class Calls:
         else:
             waiting.set_result(whereabouts(effect.said))
 
-    async def accepted(self, sender: str, body: bytes) -> bytes:
+    async def accepted(self, sender: str, body: Body) -> bytes:
         """The answer to a letter of a neighbour: it is on the disk then; `Refused` where not."""
         await self._ready(body)
         return await self._asked("Push", lambda ticket: Pushed(ticket, sender, body))

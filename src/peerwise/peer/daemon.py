@@ -18,7 +18,7 @@ from peerwise.peer.greeting import summary
 from peerwise.peer.identity import Identity
 from peerwise.peer.journal import log
 from peerwise.peer.keeping import KEPT, Keeping, looked
-from peerwise.peer.large import is_large
+from peerwise.peer.large import Body, Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
@@ -43,6 +43,7 @@ from peerwise.peer.protocol.messages import (
 )
 from peerwise.peer.protocol.pace import paced
 from peerwise.peer.signing import marked
+from peerwise.peer.spool import Spools
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Format
@@ -106,7 +107,8 @@ class Daemon:
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._summary = plan.charter.hash, summary(plan.charter)
         self._keeping = Keeping(store, plan, self.letters, self._feed)
-        self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(2, "hash")
+        self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(4, "hash")
+        self._spools = Spools(store.large, self._hashing)
         self._dialling = Dialling({}, self._summary, self.options.call_timeout)
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -214,13 +216,16 @@ class Daemon:
         own = self.options.listen or self.charter.nodes[self.name].address
         most = await self._in_mind(self.computing.largest, self.place.phase)
         if own:
-            self._server = Server(self.identity, own, self.calls.answer, most, self.calls.admit)
+            answer, admit = self.calls.answer, self.calls.admit
+            self._server = Server(self.identity, own, answer, most, admit, self._spools)
             await self._server.start()
         links = {}
         for name in self.core.neighbours:
             address = self.options.addresses.get(name) or self.charter.nodes[name].address
             if address:
-                links[name] = Link(self.identity, name, address, self._mark, most, self.core.life)
+                links[name] = Link(
+                    self.identity, name, address, self._mark, most, self.core.life, self._spools
+                )
         self._dialling = Dialling(links, self._summary, self.options.call_timeout)
         self._spawn(self._watch())
         self._spawn(self._comparing.work(self._dialling, self.options.compare))
@@ -256,7 +261,7 @@ class Daemon:
 
     # -- events in, effects out ------------------------------------------------------------------
 
-    async def accept(self, sender: str, body: bytes) -> None:
+    async def accept(self, sender: str, body: Body) -> None:
         """Check a letter of a neighbour and keep it; on the disk when this returns."""
         await self.calls.accepted(sender, body)
 
@@ -316,9 +321,11 @@ class Daemon:
             await self._ready(answer.body)
         self._feed(answer)
 
-    async def _ready(self, body: bytes) -> None:
+    async def _ready(self, body: Body) -> None:
         """Hash a large letter beside everything else; the core is brought it right after this."""
-        if is_large(body):
+        if isinstance(body, Filed):
+            self.letters.note_hash(body, body.mark)
+        elif is_large(len(body)):
             loop = asyncio.get_running_loop()
             mark = await loop.run_in_executor(self._hashing, marked, body)
             self.letters.note_hash(body, mark)

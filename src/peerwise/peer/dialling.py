@@ -5,12 +5,20 @@ from collections.abc import Mapping
 
 import grpc.aio
 
+from peerwise.errors import BadFile
 from peerwise.peer.greeting import said, spoken
+from peerwise.peer.large import Filed
+from peerwise.peer.pieces import BadPieces
 from peerwise.peer.protocol.ground import POLL
 from peerwise.peer.protocol.messages import Answered, Ask, Failed, Greeting
 from peerwise.peer.transport import Link
 
 HELLO, MARGIN = 10.0, 10.0  # seconds for an answer; a pull has those it waits and more
+
+
+def _is_letter(answer: bytes | Filed) -> bool:
+    """Whether an answer is a letter, and no short word."""
+    return isinstance(answer, Filed) or not answer.startswith(b"{")
 
 
 class Dialling:
@@ -28,7 +36,9 @@ class Dialling:
             answer = await link.call(ask.method, self._written(ask), seconds, bye)
         except grpc.aio.AioRpcError as error:
             return Failed(ask.name, ask.method, error.code().name, str(error.details()))
-        if ask.method == "Pull" and answer and not answer.startswith(b"{"):
+        except (BadPieces, OSError, BadFile) as error:
+            return Failed(ask.name, ask.method, "DATA_LOSS", str(error))
+        if ask.method == "Pull" and len(answer) and _is_letter(answer):
             return Answered(ask.name, ask.method, Greeting(), answer)
         return Answered(ask.name, ask.method, said(answer))
 

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.peer.large import HASH, Filed, Large, letter_hash, reference_of
+from peerwise.peer.large import HASH, Body, Filed, Large, letter_hash, reference_of, view_of
 from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
 from peerwise.peer.signing import Seal, viewed
 from peerwise.peer.site import Head, SiteBook
@@ -57,8 +57,9 @@ class Marks(NamedTuple):
     seal: Seal | None
 
 
-def _marks(body: bytes, mark: Any = None) -> Marks:
+def _marks(letter: Body, mark: Any = None) -> Marks:
     """The marks of a letter; `mark` is the hash of what is signed, where it is known."""
+    body = view_of(letter)
     try:
         content, seal = viewed(body)
     except BadLetter:
@@ -78,7 +79,7 @@ class Store:
         db.create_function("sha256", 1, sha256, deterministic=True)
         self.site: SiteBook | None = None
         self.lost = 0  # charges that only the site's ledger knew of
-        self._large = Large(path.parent)
+        self.large = Large(path.parent)
         self._owner = False  # of the files of large letters: who only looks removes none
         self._certified: dict[str, bytes] = {}  # certificates that are in the file
         self._stale = True  # whether some of them may not be needed any more
@@ -216,7 +217,7 @@ class Store:
                 "SELECT body FROM inbox WHERE typeof(body) = 'text' UNION ALL "
                 "SELECT body FROM quarantine WHERE typeof(body) = 'text'"
             )
-            self._large.sweep([body for (body,) in rows])
+            self.large.sweep([body for (body,) in rows])
             self._stale = False
 
     def _keep(self, verb: str, table: str, *values: Any) -> None:
@@ -292,7 +293,7 @@ class Store:
             (place.phase, place.phase, place.round - KEEP),
         )
 
-    def put(self, sender: str, place: Place, body: bytes, newest: bool = False) -> bool:
+    def put(self, sender: str, place: Place, body: Body, newest: bool = False) -> bool:
         """Keep a letter that came; whether the same place held other bytes, or is in quarantine.
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
@@ -308,10 +309,10 @@ class Store:
             known = hashes or [None] * len(letters)
             pairs = zip(letters, known, strict=True)
             differs = [self._put(*letter, mark) for letter, mark in pairs]
-            self._large.settle()
+            self.large.settle()
             return differs
 
-    def _put(self, sender: str, place: Place, body: bytes, newest: bool, mark: Any = None) -> bool:
+    def _put(self, sender: str, place: Place, body: Body, newest: bool, mark: Any = None) -> bool:
         old = self._db.execute(
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
@@ -319,7 +320,7 @@ class Store:
         marks = _marks(body, mark)
         kept = reference_of(body, marks.whole)
         if old is not None:  # a renewed certificate changes the seal, and nothing else
-            same = old[0] == kept or _marks(self._large.read(old[0])).content == marks.content
+            same = old[0] == kept or _marks(self.large.read(old[0])).content == marks.content
             return not same
         if self.aside(sender, place):
             return True
@@ -338,12 +339,12 @@ class Store:
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
         )
-        return self._large.filed(rows[0][0]) if rows else None
+        return self.large.filed(rows[0][0]) if rows else None
 
-    def _written(self, kept: bytes | str, body: bytes) -> None:
+    def _written(self, kept: bytes | str, body: Body) -> None:
         """Put a large letter into its file."""
         if isinstance(kept, str):
-            self._large.write(kept, body)
+            self.large.write(kept, body)
 
     def _head(self, sender: str, place: Place, mark: str) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
@@ -406,10 +407,10 @@ class Store:
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
         rows = self._read("SELECT sender, phase, round, body FROM inbox")
-        return {(s, Place(phase, t)): self._large.read(body) for s, phase, t, body in rows}
+        return {(s, Place(phase, t)): self.large.read(body) for s, phase, t, body in rows}
 
     def put_aside(
-        self, sender: str, place: Place, reason: str, body: bytes | None, inside: bool = False
+        self, sender: str, place: Place, reason: str, body: Body | None, inside: bool = False
     ) -> None:
         """Move a letter to the quarantine, from the inbox where `body` is None."""
         with nullcontext() if inside else self.transaction():
@@ -424,7 +425,7 @@ class Store:
                 marks = _marks(body)
                 mark, kept = marks.whole, reference_of(body, marks.whole)
                 self._written(kept, body)
-                self._large.settle()
+                self.large.settle()
                 self._signed(sender, place, marks)
             self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
             self._stale = True
@@ -574,6 +575,7 @@ class Store:
 
     def close(self) -> None:
         """Let the file go."""
+        self.large.close()
         with self._lock:
             self._db.close()
 
