@@ -34,7 +34,7 @@ from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.drafting import draft
 from peerwise.peer.greeting import greeting
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
-from peerwise.peer.memory import give_back_memory
+from peerwise.peer.memory import give_back_memory, keep_objects
 from peerwise.peer.plan import Plan
 from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
@@ -105,6 +105,7 @@ def hub(folder: str) -> None:
     )
     plan = Plan(charter, HUB, table())
     daemon = Daemon(plan, store, load_identity(home / "keys", HUB), Options(linger=1.0))
+    keep_objects()
     asyncio.run(daemon.run())
 
 

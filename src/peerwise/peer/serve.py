@@ -26,7 +26,7 @@ from peerwise.peer.handshakes import heard
 from peerwise.peer.health import Health, beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
-from peerwise.peer.memory import give_back_memory
+from peerwise.peer.memory import give_back_memory, keep_objects
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
 from peerwise.peer.site import open_site_ledger
@@ -267,6 +267,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         return Ended(done, daemon.lacking if done else (), daemon.silent)
 
     try:
+        keep_objects()
         with heard():
             return asyncio.run(run())
     finally:

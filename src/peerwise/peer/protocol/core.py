@@ -18,6 +18,7 @@ from peerwise.peer.protocol.messages import (
     OVER,
     Answer,
     Looked,
+    Pulled,
     Pushed,
     Refuse,
     Started,
@@ -42,7 +43,7 @@ class Core(Rounds):
         while self.farewells:
             self.note_bye(self.farewells.pop(), OVER)
         getattr(self, f"on_{type(event).__name__.lower()}")(event)
-        if not isinstance(event, Pushed):  # which counts once it is written
+        if not self.is_no_news(event):
             self.alarms.pop("", None)
             self.think()
         alone = name in self.neighbours and self.place == before
@@ -55,6 +56,13 @@ class Core(Rounds):
         if self.alarms:
             self.do(Wake(min(self.alarms.values())))
         return self.effects
+
+    def is_no_news(self, event: Any) -> bool:
+        """Whether nothing of an event can make a round begin, nor end this peer.
+
+        A letter counts once it is written; whether others have ours matters in the end.
+        """
+        return isinstance(event, Pushed) or (isinstance(event, Pulled) and not self.done)
 
     def concerns(self, event: Any) -> str:
         """The neighbour whom alone an event concerns: of many others nothing need be looked at."""
