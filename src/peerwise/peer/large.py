@@ -86,6 +86,10 @@ class Filed:
         """Have what was written on the disk."""
         os.fdatasync(self._file)
 
+    def drop(self) -> None:
+        """Give up a draft that becomes no letter; of one that did nothing happens."""
+        self._home.give_up(self)
+
     def __del__(self) -> None:
         self._home.let_go(self)
         if self._file >= 0:
@@ -117,10 +121,17 @@ class Large:
             self._held[id(file)] = name
 
     def let_go(self, file: Filed) -> None:
-        """Note that a file is not in use any more; a draft goes."""
+        """Note that a file is not in use any more."""
         with self._lock:
-            name = self._held.pop(id(file), "")
+            self.give_up(file)
+            self._held.pop(id(file), None)
+
+    def give_up(self, file: Filed) -> None:
+        """Have a draft written over by the next."""
+        with self._lock:
+            name = self._held.get(id(file), "")
             if name in self._drafts:
+                del self._held[id(file)]
                 self._drafts.discard(name)
                 self._retire(name)
 
@@ -156,7 +167,9 @@ class Large:
     def _adopt(self, body: Filed, path: Path) -> None:
         """Give a draft, which is on the disk, the name of its letter."""
         with self._lock:
-            name = self._held[id(body)]
+            name = self._held.get(id(body))
+            if name is None:
+                raise BadFile("a large letter was given up before it was kept")
             if name in self._drafts:
                 os.replace(self.folder / name, path)
                 self._drafts.discard(name)

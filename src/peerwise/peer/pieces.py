@@ -24,6 +24,9 @@ class Sink(Protocol[Made]):
     async def whole(self) -> Made:
         """The letter."""
 
+    def drop(self) -> None:
+        """Forget what came: it becomes no letter."""
+
 
 Sinks = Callable[[int], Sink[Any]]  # makes one for a letter of so many bytes
 
@@ -55,6 +58,10 @@ class Gathered:
     async def whole(self) -> bytes | Pieces:
         """The letter; a large one stays in pieces."""
         return self._came if is_large(len(self._came)) else b"".join(self._came.all)
+
+    def drop(self) -> None:
+        """Forget what came."""
+        self._came.all.clear()
 
 
 def in_memory(size: int) -> Gathered:
@@ -97,12 +104,16 @@ async def put_together(
     `read` gives the next piece, and anything else after the last one.
     """
     left = size
-    while left:
-        piece = await asyncio.wait_for(read(), seconds)
-        if not isinstance(piece, bytes):
-            raise BadPieces(f"it ended {left} bytes before its end")
-        if len(piece) != min(left, PIECE):
-            raise BadPieces(f"a piece of {len(piece)} bytes instead of {min(left, PIECE)}")
-        left -= len(piece)
-        await sink.add(piece)
-    return await sink.whole()
+    try:
+        while left:
+            piece = await asyncio.wait_for(read(), seconds)
+            if not isinstance(piece, bytes):
+                raise BadPieces(f"it ended {left} bytes before its end")
+            if len(piece) != min(left, PIECE):
+                raise BadPieces(f"a piece of {len(piece)} bytes instead of {min(left, PIECE)}")
+            left -= len(piece)
+            await sink.add(piece)
+        return await sink.whole()
+    except BaseException:
+        sink.drop()
+        raise

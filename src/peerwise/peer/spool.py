@@ -41,6 +41,13 @@ class Spool:
         self._file.mark = self._mark
         return self._file
 
+    def drop(self) -> None:
+        """Give up the file, once nothing is written to it any more."""
+        if self._under_way is None or self._under_way.done():
+            self._file.drop()
+        else:
+            self._under_way.add_done_callback(lambda _: self._file.drop())
+
     async def _written(self) -> None:
         if self._under_way is not None:
             await self._under_way

@@ -17,7 +17,7 @@ from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.handshakes import Watch
 from peerwise.peer.identity import Identity, is_over
 from peerwise.peer.journal import Sparing
-from peerwise.peer.large import LARGE, is_large
+from peerwise.peer.large import LARGE, Filed, is_large
 from peerwise.peer.pieces import (
     BadPieces,
     Sinks,
@@ -254,7 +254,12 @@ class Server(grpc.GenericRpcHandler):
                     body = await self._put_together(context, size)
                 else:
                     body = await asyncio.wait_for(_only(bodies), BODY)
-                return await self._answer(call._replace(body=body))
+                try:
+                    return await self._answer(call._replace(body=body))
+                except Refused:
+                    if isinstance(body, Filed):
+                        body.drop()
+                    raise
         except TimeoutError:
             why = f"nothing whole came within {BODY:g} seconds"
             raise Refused(Code.DEADLINE_EXCEEDED, why, "slow") from None
@@ -272,6 +277,8 @@ class Server(grpc.GenericRpcHandler):
             raise Refused(
                 Code.INVALID_ARGUMENT, f"a letter in pieces: {error}", "malformed"
             ) from None
+        except TimeoutError:  # which is an OSError, too
+            raise
         except (OSError, BadFile) as error:
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
 
