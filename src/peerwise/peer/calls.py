@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from peerwise.peer.amending import Amending
 from peerwise.peer.greeting import believed, refusal, said, spoken, whereabouts
 from peerwise.peer.journal import Sparing, security
 from peerwise.peer.large import Body
@@ -28,7 +29,7 @@ Answers = asyncio.Future[bytes]
 class Calls:
     """Who calls a peer, and what it is told.
 
-    `mark` is the hash of the charter and `summary` what it says, key by key; `feed` brings an event
+    `mark` is the hash of the charter and `amending` has what it says; `feed` brings an event
     to the core; `heads` says what a caller may compare, after a place; `ready` is what a letter
     needs before it is brought to the core.
     """
@@ -37,14 +38,14 @@ class Calls:
         self,
         core: Core,
         mark: str,
-        summary: Mapping[str, str],
+        amending: Amending,
         meters: Meters,
         feed: Callable[[Any], None],
         heads: Callable[[str, Place], Awaitable[bytes]],
         ready: Callable[[Body], Awaitable[None]],
     ):
         self._heads, self._ready = heads, ready
-        self._core, self._mark, self._summary = core, mark, summary
+        self._core, self._mark, self._amending = core, mark, amending
         self._meters, self._feed = meters, feed
         self._sparing = Sparing()
         self._tickets = itertools.count()
@@ -76,7 +77,7 @@ class Calls:
         elif isinstance(effect.said, Away):
             waiting.set_result(effect.said.body)
         elif method == "Hello":
-            waiting.set_result(spoken(effect.said, self._summary))
+            waiting.set_result(spoken(effect.said, self._amending.said))
         else:
             waiting.set_result(whereabouts(effect.said))
 
@@ -91,9 +92,11 @@ class Calls:
             return await self.accepted(call.caller, call.body)
         if call.method == "Hello":
             same = call.charter == self._mark
-            why = refusal(call.body, self._summary, same, self._core.rules.name, call.caller)
+            ours, here = self._amending.said, self._core.rules.name
+            why = refusal(call.body, ours, same, here, call.caller)
             if why is not None:
                 raise Refused(Code.FAILED_PRECONDITION, why, "greeting")
+            self._amending.compare(call.caller, call.body)
             heard = said(call.body)._replace(life=call.life)
             return await self._asked("Hello", lambda ticket: Helloed(ticket, call.caller, heard))
         facts = told(call.body)

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from peerwise.node import Memory, Node
+from peerwise.peer.amending import Amending
 from peerwise.peer.calls import Calls
 from peerwise.peer.comparing import Comparing
 from peerwise.peer.computing import Computing, begin
 from peerwise.peer.dialling import Dialling
-from peerwise.peer.greeting import summary
 from peerwise.peer.identity import Identity
 from peerwise.peer.journal import log
 from peerwise.peer.keeping import KEPT, Keeping, looked
@@ -105,11 +105,12 @@ class Daemon:
         self.letters.book = store.site
         self.letters.watch.heads |= store.ledgers()
         self.computing = Computing(plan, self.letters, self.options.held_out)
-        self._mark, self._summary = plan.charter.hash, summary(plan.charter)
+        self._mark, self._largest = plan.charter.hash, 0
+        self._amending = Amending(plan.charter, plan.name, self.options.addresses)
         self._keeping = Keeping(store, plan, self.letters, self._feed)
         self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(4, "hash")
         self._spools = Spools(store.large, self._hashing)
-        self._dialling = Dialling({}, self._summary, self.options.call_timeout)
+        self._dialling = Dialling({}, self._amending, self.options.call_timeout)
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -189,7 +190,7 @@ class Daemon:
         self._comparing = Comparing(self.charter, self.identity, store, disk)
         told = self._comparing.told
         self.calls = Calls(
-            self.core, self._mark, self._summary, self.meters, self._feed, told, self._ready
+            self.core, self._mark, self._amending, self.meters, self._feed, told, self._ready
         )
         self._spawn(self._keeping.work())
         self._feed(await disk(looked, store))
@@ -214,26 +215,18 @@ class Daemon:
     async def _listen_and_dial(self) -> None:
         """Use the network: from here on neighbours hear of us."""
         own = self.options.listen or self.charter.nodes[self.name].address
-        most = await self._in_mind(self.computing.largest, self.place.phase)
+        self._largest = most = await self._in_mind(self.computing.largest, self.place.phase)
         if own:
             answer, admit = self.calls.answer, self.calls.admit
             self._server = Server(self.identity, own, answer, most, admit, self._spools)
             await self._server.start()
-        links = {}
-        for name in self.core.neighbours:
-            address = self.options.addresses.get(name) or self.charter.nodes[name].address
-            if address:
-                links[name] = Link(
-                    self.identity, name, address, self._mark, most, self.core.life, self._spools
-                )
-        self._dialling = Dialling(links, self._summary, self.options.call_timeout)
+        links = {name: self._link(name, at) for name, at in self._amending.addresses().items()}
+        self._dialling = Dialling(links, self._amending, self.options.call_timeout)
         self._spawn(self._watch())
         self._spawn(self._comparing.work(self._dialling, self.options.compare))
         self.meters.health.up()
         log.info("up", extra={"facts": {"at": own or "dials only", **self.core.where}})
-        dials = frozenset(links)
-        is_dialled = bool(self.charter.nodes[self.name].address)
-        self._feed(Started(dials, frozenset() if is_dialled else dials))
+        self._feed(Started(*self._amending.event()[:2]))
 
     async def _watch(self) -> None:
         """Notice when another process, such as `peerwise peer eject`, has written to the file."""
@@ -244,6 +237,26 @@ class Daemon:
             if now != seen:
                 seen = now
                 self._keeping.want(Look())
+                await self._amend((await self._keeping.run(self.store.about))["text"])
+
+    def _link(self, name: str, address: str) -> Link:
+        """A way to a neighbour."""
+        sinks, life = self._spools, self.core.life
+        return Link(self.identity, name, address, self._mark, self._largest, life, sinks)
+
+    async def _amend(self, text: str) -> None:
+        """Go on with the edition of the charter that the operator has put into the file."""
+        before = self._amending.addresses()
+        if not self._amending.take(text):
+            return
+        self.charter = self._amending.charter
+        now = self._amending.addresses()
+        moved = {n: self._link(n, now[n]) for n in now if now[n] != before.get(n)}
+        old = [self._dialling.links.pop(name) for name in moved if name in self._dialling.links]
+        self._dialling.links.update(moved)  # those that are not dialled any more stay unused
+        self._feed(self._amending.event())
+        for link in old:  # calls under way fail, and are made again
+            await link.close()
 
     async def close(self) -> None:
         """Stop all that goes on; the store stays open."""

@@ -15,7 +15,7 @@ from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
 from peerwise.peer.tables import STATE
 from peerwise.peer.transport import told
 
-PROTOCOL = 3  # of calls and letters; peers of another do not understand each other
+PROTOCOL = 4  # of calls and letters; peers of another do not understand each other
 BYTES = 1 << 14  # of a greeting
 SHOWN = 60  # characters of a value that is told as it is
 FAR = 1 << 53  # no number of a life is greater
@@ -73,6 +73,14 @@ def refusal(body: bytes, ours: Mapping[str, str], same: bool, here: str, there: 
     if same:
         return None
     return f"{here} has another charter than {there}: {_difference(ours, theirs.get('charter'))}"
+
+
+def edition_in(body: bytes) -> int:
+    """The edition of the charter of whoever greets; 0 where it does not say."""
+    charter = told(body).get("charter")
+    text = charter.get("edition") if isinstance(charter, dict) else ""
+    fits = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 7
+    return int(text) if fits else 0
 
 
 def _difference(ours: Mapping[str, str], theirs: Any) -> str:

@@ -215,9 +215,19 @@ def _many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def _newest_edition(site: Site, store: Store) -> list[str]:
+    """Go on with the newest edition of the charter, of the file or the state; what it changes."""
+    kept = Charter.parse(store.about()["text"], str(store.path), site.charter.own_code)
+    changes = kept.amendments(site.charter)
+    if kept.edition > site.charter.edition:
+        changes, site.charter = site.charter.amendments(kept), kept
+    elif changes:
+        store.amend(site.charter.text())
+    return changes
+
+
 def _serve(site: Site, beside: Beside | None) -> Ended:
     identity = load_identity(site.keys, site.node, site.passphrase)
-    plan = site.plan()
     held_out = None
     if site.kept is not None:  # nothing of them leaves: they need not be many
         free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
@@ -233,10 +243,15 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         schema=site.charter.schema().to_json(),
         site=site.ledger,
         parts=site.parts,
+        differs=lambda text: Charter.parse(text).difference(site.charter),
     )
+    was = _newest_edition(site, store)
+    plan = site.plan()
     with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
         store.set(held_out=str(0 if held_out is None else len(held_out[1])))
     log_to(site.state, site.node, site.quiet)
+    if was:
+        log.info("amended", extra={"facts": {"edition": site.charter.edition, "changes": was}})
     if store.lost:
         log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
     meters = Meters()

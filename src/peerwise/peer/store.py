@@ -8,7 +8,7 @@ Every row has a hash of its own, so that damage is seen before anything is learn
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,12 +102,14 @@ class Store:
         schema: str | None = None,
         site: Ledger | None = None,
         parts: Sequence[Part] = (),
+        differs: Callable[[str], str | None] = lambda text: None,
     ) -> Self:
         """The file in `folder`, made where there is none; refused where it is somebody else's.
 
         `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
         accountant) makes the file a privacy ledger too, and `site` is the ledger of the whole site,
-        which is charged before it, for `parts` of the rows.
+        which is charged before it, for `parts` of the rows. `differs` says in words where the
+        charter that a file was begun under differs.
         """
         path = Path(folder) / FILE
         fresh = not path.exists()
@@ -145,7 +147,7 @@ class Store:
             made._check(HASHED, bodies=True)
             made.inbox()  # whether files of large letters are whole
             made._owner = True
-            made._mine({"node": node, "charter": charter, "data": data})
+            made._mine({"node": node, "charter": charter, "data": data}, differs)
             if ledger is not None and site is not None:
                 made.site = SiteBook(site, f"{charter}:{data}", node, parts)
                 made.site.check(made.about().get("ledger"))
@@ -612,7 +614,12 @@ class Store:
         with self._lock:
             self._db.close()
 
-    def _mine(self, facts: dict[str, str]) -> None:
+    def amend(self, text: str) -> None:
+        """Go on with another edition of the same charter."""
+        with self.transaction():
+            self.set(text=text)
+
+    def _mine(self, facts: dict[str, str], differs: Callable[[str], str | None]) -> None:
         """Refuse the state of another version, node, charter or data file."""
         old = self.about()
         if old.get("state", "1") != STATE:
@@ -627,9 +634,11 @@ class Store:
                 "another --state"
             )
         if old["charter"] != facts["charter"]:
+            words = differs(old["text"])
             raise BadFile(
-                f"{self.path} was begun under another charter; go on with that one, or give "
-                f"another --state{self._counts()}"
+                f"{self.path} was begun under another charter"
+                f"{'' if words is None else f': {words}'}; go on with that one, or give another "
+                f"--state{self._counts()}"
             )
         if old["data"] != facts["data"]:
             raise BadFile(

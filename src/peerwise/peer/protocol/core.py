@@ -16,6 +16,7 @@ from typing import Any
 from peerwise.peer.protocol.hearing import Fetch
 from peerwise.peer.protocol.messages import (
     OVER,
+    Amended,
     Answer,
     Looked,
     Pulled,
@@ -82,6 +83,14 @@ class Core(Rounds):
         """The network can be used."""
         self.started, self.dials, self.fetchable = True, event.dials, event.fetches
         for name in event.fetches:
+            self.begin_fetching(name)
+
+    def on_amended(self, event: Amended) -> None:
+        """Go on with other addresses and deadlines: those of the round under way, too."""
+        self.rules = self.rules._replace(pace=event.pace)
+        new, self.dials = event.fetches - self.fetchable, event.dials
+        self.fetchable = event.fetches
+        for name in new:
             self.begin_fetching(name)
 
     def on_tick(self, event: Tick) -> None:

@@ -106,6 +106,14 @@ class Started(NamedTuple):
     fetches: frozenset[str] = frozenset()
 
 
+class Amended(NamedTuple):
+    """The charter was amended in what may change: whom to dial now, and how long to wait."""
+
+    dials: frozenset[str]
+    fetches: frozenset[str]
+    pace: Any
+
+
 class Pushed(NamedTuple):
     """A neighbour brings a letter."""
 
