@@ -5,11 +5,12 @@ and deadlines are no part of it: a site takes a new edition when it has it, and 
 with theirs. Whoever has an older one than a neighbour is told so.
 """
 
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from peerwise.errors import PeerwiseError
-from peerwise.peer.charter import Charter
+from peerwise.errors import BadSetting, PeerwiseError, UnknownName
+from peerwise.peer.charter import Charter, checked
 from peerwise.peer.greeting import edition_in, summary
 from peerwise.peer.journal import log
 from peerwise.peer.protocol.messages import Amended
@@ -66,3 +67,24 @@ class Amending:
             self._told[neighbour] = there
             facts = {"neighbour": neighbour, "there": there, "here": self.charter.edition}
             log.warning("a neighbour has a newer edition of the charter", extra={"facts": facts})
+
+
+def amended(
+    charter: Charter,
+    addresses: Mapping[str, str | None],
+    pace: Mapping[str, Any],
+    limits: Mapping[str, Any],
+) -> Charter:
+    """The next edition of a charter, with what is given and not None; checked like any other."""
+    raw = tomllib.loads(charter.text())
+    for name, address in addresses.items():
+        if name not in raw["nodes"]:
+            raise UnknownName("node", name, raw["nodes"])
+        raw["nodes"][name].pop("address", None)
+        raw["nodes"][name] |= {} if address is None else {"address": address}
+    for section, given in (("pace", pace), ("limits", limits)):
+        raw[section] |= {key: value for key, value in given.items() if value is not None}
+    new = checked({**raw, "edition": charter.edition + 1}, "the new edition", ())
+    if len(charter.amendments(new)) < 2:  # its number alone is no news
+        raise BadSetting("nothing to amend: give --address, --deadline or another option")
+    return new

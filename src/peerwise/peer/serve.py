@@ -217,6 +217,7 @@ def _many_files() -> None:
 
 def _newest_edition(site: Site, store: Store) -> list[str]:
     """Go on with the newest edition of the charter, of the file or the state; what it changes."""
+    _ = site.charter.cell  # refused where it names code that may not be imported here
     kept = Charter.parse(store.about()["text"], str(store.path), site.charter.own_code)
     changes = kept.amendments(site.charter)
     if kept.edition > site.charter.edition:
