@@ -214,7 +214,7 @@ def test_a_certificate_that_expires_is_seen_on_an_open_connection(fed, victim, m
             later.setattr(identity, "_now", lambda: datetime.now(UTC) + timedelta(days=366))
             code, why = caller.call("Hello", hello(fed.charter))
         assert code is Code.UNAUTHENTICATED
-        assert why == "the certificate of a has expired; renew it and start again"
+        assert why == "the certificate of a has expired; renew it"
         assert caller.call("Hello", hello(fed.charter))[0] is Code.OK
 
 

@@ -121,7 +121,7 @@ class Calls:
     def _admitted(self, call: Call) -> None:
         caller = call.caller
         if call.expired:
-            why = f"the certificate of {caller} has expired; renew it and start again"
+            why = f"the certificate of {caller} has expired; renew it"
             raise Refused(Code.UNAUTHENTICATED, why, "expired")
         refused = self._core.refusal(caller, call.life, call.bye)
         if refused is not None:

@@ -42,6 +42,7 @@ from peerwise.peer.protocol.messages import (
     Wake,
 )
 from peerwise.peer.protocol.pace import paced
+from peerwise.peer.renewing import Renewals
 from peerwise.peer.signing import marked
 from peerwise.peer.spool import Spools
 from peerwise.peer.store import Store
@@ -74,12 +75,14 @@ class Options:
         watch: float = 1.0,
         compare: float = 10.0,
         patience: float = PATIENCE,
+        renewals: Renewals | None = None,
     ):
         self.listen, self.linger, self.call_timeout = listen, linger, call_timeout
         self.patience = patience  # seconds without a word of those for whom a round waits
         self.held_out = held_out  # rows (x, y) in the charter's units to look at, or None
         self.addresses = addresses or {}  # of neighbours, where not those of the charter
         self.watch = watch  # seconds between two looks at what the operator wants
+        self.renewals = renewals  # where to look whether the certificate was renewed
         self.compare = compare  # and between two comparisons of what neighbours signed
 
 
@@ -229,10 +232,11 @@ class Daemon:
         self._feed(Started(*self._amending.event()[:2]))
 
     async def _watch(self) -> None:
-        """Notice when another process, such as `peerwise peer eject`, has written to the file."""
+        """Notice what others do: `peerwise peer eject` to the file, `network cert --renew`."""
         seen = await self._keeping.run(self.store.version)
         while True:
             await asyncio.sleep(self.options.watch)
+            await self._renew()
             now = await self._keeping.run(self.store.version)
             if now != seen:
                 seen = now
@@ -251,12 +255,30 @@ class Daemon:
             return
         self.charter = self._amending.charter
         now = self._amending.addresses()
-        moved = {n: self._link(n, now[n]) for n in now if now[n] != before.get(n)}
-        old = [self._dialling.links.pop(name) for name in moved if name in self._dialling.links]
-        self._dialling.links.update(moved)  # those that are not dialled any more stay unused
+        old = self._dialled_anew([name for name in now if now[name] != before.get(name)])
         self._feed(self._amending.event())
-        for link in old:  # calls under way fail, and are made again
+        for link in old:
             await link.close()
+
+    async def _renew(self) -> None:
+        """Show and sign with the certificate of now."""
+        look = self.options.renewals
+        identity = None if look is None else await self._keeping.run(look.look)
+        if identity is None:
+            return
+        self.identity = identity
+        self.letters.renew(identity)
+        if self._server is not None:
+            self._server.renew(identity)
+        for link in self._dialled_anew(list(self._amending.addresses())):
+            await link.close()
+
+    def _dialled_anew(self, names: list[str]) -> list[Link]:
+        """Have new ways to neighbours; the old ones, whose calls under way are made again."""
+        links, now = self._dialling.links, self._amending.addresses()
+        old = [links[name] for name in names if name in links]
+        links.update({name: self._link(name, now[name]) for name in names})
+        return old
 
     async def close(self) -> None:
         """Stop all that goes on; the store stays open."""

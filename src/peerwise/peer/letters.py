@@ -59,6 +59,10 @@ class Letters:
         self._hashed: tuple[Body, Any] = b"", None
         self._known: tuple[Body, Any] = b"", None  # a letter that comes next, and its hash
 
+    def renew(self, identity: Identity) -> None:
+        """Sign with another certificate from now on."""
+        self._signer = Signer(identity, self._mark)
+
     def form(self, node: Node, memory: Memory, agreed: Mapping[str, Any] | None) -> Format:
         """The format of a node's letters; `agreed` is what an earlier phase found."""
         mark = None

@@ -29,6 +29,7 @@ from peerwise.peer.journal import log, log_to
 from peerwise.peer.memory import give_back_memory, keep_objects
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
+from peerwise.peer.renewing import Renewals
 from peerwise.peer.site import open_site_ledger
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
@@ -259,7 +260,10 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
     meters.health.node = site.node
     if site.metrics is not None:
         meters.serve(site.metrics)
-    options = Options(site.listen, site.linger, held_out=held_out, patience=site.patience)
+    options = Options(
+        site.listen, site.linger, held_out=held_out, patience=site.patience,
+        renewals=Renewals(site.keys, identity, site.passphrase),
+    )  # fmt: skip
 
     async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)

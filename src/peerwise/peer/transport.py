@@ -117,6 +117,12 @@ def _life(text: Any) -> int:
     return int(text) if fits else 0
 
 
+def _shows(identity: Identity) -> Any:
+    """What a server shows, and whom it trusts."""
+    pairs = [(identity.key, identity.certificate)]
+    return grpc.ssl_server_certificate_configuration(pairs, identity.authority)
+
+
 def _admit_all(call: Call) -> None:
     """Let every caller through."""
 
@@ -190,8 +196,9 @@ class Server(grpc.GenericRpcHandler):
         ]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
-        credentials = grpc.ssl_server_credentials(
-            [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
+        self._identity = self._shown = identity
+        credentials = grpc.dynamic_ssl_server_credentials(
+            _shows(identity), self._renewed, require_client_authentication=True
         )
         try:
             self.port = self._server.add_secure_port(address, credentials)
@@ -203,6 +210,17 @@ class Server(grpc.GenericRpcHandler):
                 "machine's; stop the other program, or give another with --listen"
             )
         self.watch = Watch(self.port, 2 * HANDSHAKE)
+
+    def renew(self, identity: Identity) -> None:
+        """Show another certificate to whoever connects from now on."""
+        self._identity = identity
+
+    def _renewed(self) -> Any:
+        """The certificate to show, where it is another than before; a thread of gRPC asks."""
+        if self._shown is self._identity:
+            return None
+        self._shown = self._identity
+        return _shows(self._shown)
 
     def service(self, details: Any) -> Any:
         """The handler of a method, None for one that there is not."""
