@@ -36,6 +36,8 @@ class Dialling:
             answer = await link.call(ask.method, self._written(ask), seconds, bye)
         except grpc.aio.AioRpcError as error:
             return Failed(ask.name, ask.method, error.code().name, str(error.details()))
+        except TimeoutError:
+            return Failed(ask.name, ask.method, "DEADLINE_EXCEEDED", "no answer in time")
         except (BadPieces, OSError, BadFile) as error:
             return Failed(ask.name, ask.method, "DATA_LOSS", str(error))
         if ask.method == "Pull" and len(answer) and _is_letter(answer):

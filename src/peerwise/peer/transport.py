@@ -44,7 +44,7 @@ FEWEST = 4  # of them, however large
 TURN = 20.0  # seconds after which a message that still comes makes room for another
 PENALTY = 2.0  # seconds that one waits for a refusal after many of them
 BODY = 60.0  # seconds in which a letter must have come, or each of its pieces
-SLOWEST = 1 << 16  # bytes a second with which a large letter must come
+SLOWEST = 1 << 17  # bytes a second with which a large letter must come
 HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
 CONNECTIONS = 4096  # that are open at a time
 REASON = 2000  # bytes of a reason: more than 8 KiB of headers would not arrive
@@ -369,21 +369,23 @@ class Link:
         return await self._calls[method](body, timeout=timeout, metadata=headers)
 
     async def _pulled(self, body: bytes, timeout: float, headers: Any) -> Any:
-        """A letter, in one or in pieces."""
-        timeout += self._most / SLOWEST
-        call = self._pull(body, timeout=timeout, metadata=headers)
+        """A letter, in one or in pieces, each of which may take a while."""
+        whole = timeout + self._most / SLOWEST
+        call = self._pull(body, timeout=whole, metadata=headers)
         try:
-            size = announced(await call.initial_metadata())
+            size = announced(await asyncio.wait_for(call.initial_metadata(), timeout))
             if size > self._most:
                 raise BadPieces(f"{size} bytes; none has more than {self._most}")
             if size:
-                return await put_together(call.read, size, self._sinks(size))
-            answer = await call.read()
-            if not isinstance(answer, bytes):
-                raise BadPieces("nothing came")
-            return answer
-        finally:
+                answer = await put_together(call.read, size, self._sinks(size), BODY)
+            else:
+                answer = await asyncio.wait_for(call.read(), timeout)
+            if answer is grpc.aio.EOF or await call.read() is not grpc.aio.EOF:
+                raise BadPieces("no answer, or more than one")
+        except BaseException:
             call.cancel()
+            raise
+        return answer
 
     async def close(self) -> None:
         """Hang up."""
