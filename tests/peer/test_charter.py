@@ -141,7 +141,6 @@ def test_the_order_of_the_nodes_counts(charter):
         (('mode = "wait"', 'mode = "async"'), "pace.mode is 'wait' here and 'async' there"),
         (("lr = 0.05", "include_self = true"), "method.rule.include_self is False here and True"),
         (("rows = 1000", "rows = 999"), "limits.rows is 1000 here and 999 there"),
-        (('a.example.org:7400', 'a.example.org:7401'), "nodes.a.address is 'a.example.org:7400' h"),
         (
             ('["b", "a"]', '["a"]', '[nodes.b]\nneighbours = ["c"]', ""),
             "node 'b' is missing there",

@@ -10,8 +10,8 @@ import pytest
 from federation import assert_same, federation, run_all, simulated
 from peerwise import node
 from peerwise.errors import BadFile
-from peerwise.peer import large, transport
-from peerwise.peer.large import FOLDER
+from peerwise.peer import large, pieces, transport
+from peerwise.peer.large import FOLDER, letter_hash, reference_of
 from peerwise.peer.letters import Shelved
 from peerwise.peer.store import Place, Store
 from peerwise.peer.transport import FEWEST, ROOM, Turns
@@ -39,7 +39,7 @@ def store(tmp_path):
 def crash(store):
     """A letter is in its file, and its row is not on the disk."""
     with suppress(RuntimeError), store.transaction():
-        store._put("b", Place(0, 0), BODY, False)
+        store.large.write(reference_of(BODY, letter_hash(BODY)), BODY)
         raise RuntimeError
 
 
@@ -182,6 +182,7 @@ def test_peers_read_large_letters_from_files_and_learn_the_same(
     tmp_path, monkeypatch, method, adds_up
 ):
     monkeypatch.setattr(large, "LARGE", 100)
+    monkeypatch.setattr(pieces, "PIECE", 300)
     if adds_up:
         monkeypatch.setattr(node, "LARGE", 1)
     read = []

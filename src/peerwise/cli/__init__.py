@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from peerwise import __version__
+from peerwise.cli import amend as amend  # its commands are of `network` and `peer`
 from peerwise.cli import init, listing, sites, study
 from peerwise.cli.common import console, errors, stop_at_once
 from peerwise.cli.compare import compare

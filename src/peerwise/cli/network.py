@@ -201,8 +201,10 @@ def check(
     read = Charter.load(charter)
     _show(read)
     if against is not None:
-        words = read.difference(Charter.load(against))
-        console.print(f"Against {escape(str(against))}: {escape(words or 'no difference')}.")
+        other = Charter.load(against)
+        words = read.difference(other) or "no difference"
+        same = "an edition of the same charter: " if read.hash == other.hash else ""
+        console.print(f"Against {escape(str(against))}: {same}{escape(words)}.")
     if node is not None:
         others = ", ".join(read.neighbours(node))
         where = read.nodes[node].address or "no address, it only dials"

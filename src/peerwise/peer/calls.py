@@ -2,11 +2,13 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from peerwise.peer.amending import Amending
 from peerwise.peer.greeting import believed, refusal, said, spoken, whereabouts
 from peerwise.peer.journal import Sparing, security
+from peerwise.peer.large import Body
 from peerwise.peer.meters import Meters
 from peerwise.peer.protocol import Core
 from peerwise.peer.protocol.messages import (
@@ -27,7 +29,7 @@ Answers = asyncio.Future[bytes]
 class Calls:
     """Who calls a peer, and what it is told.
 
-    `mark` is the hash of the charter and `summary` what it says, key by key; `feed` brings an event
+    `mark` is the hash of the charter and `amending` has what it says; `feed` brings an event
     to the core; `heads` says what a caller may compare, after a place; `ready` is what a letter
     needs before it is brought to the core.
     """
@@ -36,14 +38,14 @@ class Calls:
         self,
         core: Core,
         mark: str,
-        summary: Mapping[str, str],
+        amending: Amending,
         meters: Meters,
         feed: Callable[[Any], None],
         heads: Callable[[str, Place], Awaitable[bytes]],
-        ready: Callable[[bytes], Awaitable[None]],
+        ready: Callable[[Body], Awaitable[None]],
     ):
         self._heads, self._ready = heads, ready
-        self._core, self._mark, self._summary = core, mark, summary
+        self._core, self._mark, self._amending = core, mark, amending
         self._meters, self._feed = meters, feed
         self._sparing = Sparing()
         self._tickets = itertools.count()
@@ -75,11 +77,11 @@ class Calls:
         elif isinstance(effect.said, Away):
             waiting.set_result(effect.said.body)
         elif method == "Hello":
-            waiting.set_result(spoken(effect.said, self._summary))
+            waiting.set_result(spoken(effect.said, self._amending.said))
         else:
             waiting.set_result(whereabouts(effect.said))
 
-    async def accepted(self, sender: str, body: bytes) -> bytes:
+    async def accepted(self, sender: str, body: Body) -> bytes:
         """The answer to a letter of a neighbour: it is on the disk then; `Refused` where not."""
         await self._ready(body)
         return await self._asked("Push", lambda ticket: Pushed(ticket, sender, body))
@@ -90,9 +92,11 @@ class Calls:
             return await self.accepted(call.caller, call.body)
         if call.method == "Hello":
             same = call.charter == self._mark
-            why = refusal(call.body, self._summary, same, self._core.rules.name, call.caller)
+            ours, here = self._amending.said, self._core.rules.name
+            why = refusal(call.body, ours, same, here, call.caller)
             if why is not None:
                 raise Refused(Code.FAILED_PRECONDITION, why, "greeting")
+            self._amending.compare(call.caller, call.body)
             heard = said(call.body)._replace(life=call.life)
             return await self._asked("Hello", lambda ticket: Helloed(ticket, call.caller, heard))
         facts = told(call.body)
@@ -117,7 +121,7 @@ class Calls:
     def _admitted(self, call: Call) -> None:
         caller = call.caller
         if call.expired:
-            why = f"the certificate of {caller} has expired; renew it and start again"
+            why = f"the certificate of {caller} has expired; renew it"
             raise Refused(Code.UNAUTHENTICATED, why, "expired")
         refused = self._core.refusal(caller, call.life, call.bye)
         if refused is not None:

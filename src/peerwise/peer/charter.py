@@ -7,8 +7,8 @@ do not learn together, and `difference` says in words where they part.
 import hashlib
 import json
 import tomllib
-from collections.abc import Collection, Mapping
-from itertools import zip_longest
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -40,6 +40,13 @@ class Charter(Terms):
     """What the nodes of a federation agree on; made by `load`, `parse` or `drafting.draft`."""
 
     name: str = Field(min_length=1)
+    edition: Annotated[int, Field(strict=True)] = Field(
+        0,
+        ge=0,
+        le=10**6,
+        description="how often it was amended, in what sites may change while it runs",
+        json_schema_extra=terms.AMENDABLE,
+    )
     target: str = Field(min_length=1, description="the column to predict")
     classes: tuple[str, ...] = Field(min_length=2, max_length=terms.MOST_NODES)
     missing: Annotated[bool, Field(strict=True)] = Field(
@@ -131,35 +138,64 @@ class Charter(Terms):
     def hash(self) -> str:
         """sha256 of what the charter says, whatever the order of its keys.
 
-        Defaults count as if they were written: versions with others must not learn together. The
+        It is without what may be amended (addresses, deadlines: `Terms.amendable`). Defaults count
+        as if they were written: versions with others must not learn together. The
         order of the nodes, features and classes counts: nodes go by their number.
         """
-        text = json.dumps(self.values(), sort_keys=True, ensure_ascii=False)
+        text = json.dumps(self.values(fixed=True), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def values(self) -> dict[str, Any]:
-        """All that the charter says, by dotted key, with every default."""
+    def values(self, fixed: bool = False) -> dict[str, Any]:
+        """All that the charter says, by dotted key, with every default.
+
+        `fixed`: only what stays as it is for as long as a federation runs.
+        """
         raw = self.model_dump(mode="json", exclude=set(DESCRIPTION))
+        if fixed:
+            _drop_amendable(raw)
         whole = {key: raw.pop(key) for key in ("classes", "features", "missing_words")}
         nodes = list(raw.pop("nodes").items())
         return {**described.flat("", raw | self._tables), **whole, "nodes": nodes}
 
     def difference(self, other: "Charter") -> str | None:
-        """The first difference in words, None when both say the same."""
+        """The first difference in words, None when both say the same.
+
+        What stays for as long as a federation runs comes first.
+        """
+        return next(chain(self._differences(other, False), self._differences(other, True)), None)
+
+    def amendments(self, other: "Charter") -> list[str]:
+        """What another edition of the same charter says otherwise; refused where it is no such."""
+        if self.hash != other.hash:
+            words = next(self._differences(other, False), "they are written differently")
+            raise BadSetting(
+                f"that is another charter: {words}. While a federation runs it keeps its terms; "
+                "only what `peerwise network amend` changes may change. Anything else is a new "
+                "charter, which all sites begin together with a new --state"
+            )
+        return list(self._differences(other, True))
+
+    def _differences(self, other: "Charter", amendable: bool) -> Iterator[str]:
+        """The differences in what may be amended, or in the rest."""
+        if amendable and (words := _differs("edition", self.edition, other.edition)):
+            yield words
+        if not amendable:
+            yield from self._terms_differ(other)
+        for key in ("pace", "budget", "limits"):
+            yield from _fields(key, getattr(self, key), getattr(other, key), amendable)
+        yield from _parts("node", self.nodes, other.nodes, amendable)
+
+    def _terms_differ(self, other: "Charter") -> Iterator[str]:
+        """The differences in what is learnt from what."""
         for key in ("name", "target", "classes", "missing", "units"):
             if words := _differs(key, getattr(self, key), getattr(other, key)):
-                return words
+                yield words
         here, there = ({f.name: f for f in c.features} for c in (self, other))
-        if words := _parts("feature", here, there):
-            return words
+        yield from _parts("feature", here, there, False)
         ours, theirs = (described.flat("", c._tables) for c in (self, other))
         for key in {**ours, **theirs}:
             if words := _differs(key, ours.get(key), theirs.get(key)):
-                return words
-        for key in ("pace", "budget", "limits"):
-            if words := _fields(key, getattr(self, key), getattr(other, key)):
-                return words
-        return _parts("node", self.nodes, other.nodes)
+                yield words
 
     @property
     def description(self) -> dict[str, Any]:
@@ -297,25 +333,37 @@ def _differs(key: str, ours: object, theirs: object) -> str | None:
     return f"{key} is {here} here and {there} there"
 
 
-def _fields(key: str, ours: BaseModel | None, theirs: BaseModel | None) -> str | None:
-    """The first difference between two sections, either of which may be absent."""
+def _fields(key: str, ours: Terms | None, theirs: Terms | None, amendable: bool) -> Iterator[str]:
+    """The differences between two sections, either of which may be absent."""
     present = ours or theirs
     for field in type(present).model_fields if present else ():
         values = getattr(ours, field, None), getattr(theirs, field, None)
-        if words := _differs(f"{key}.{field}", *values):
-            return words
-    return None
+        is_own = present is not None and field in present.amendable()
+        if is_own == amendable and (words := _differs(f"{key}.{field}", *values)):
+            yield words
 
 
-def _parts(kind: str, ours: Mapping[str, BaseModel], theirs: Mapping[str, BaseModel]) -> str | None:
-    """The first difference between named sections: who is missing, their order, what they say."""
-    for name in [*ours, *theirs]:
-        if name not in ours or name not in theirs:
-            return f"{kind} '{name}' is missing {'here' if name in theirs else 'there'}"
-    for i, (a, b) in enumerate(zip_longest(ours, theirs)):
-        if a != b:
-            return f"{kind} {i} is '{a}' here and '{b}' there"
+def _parts(
+    kind: str, ours: Mapping[str, Terms], theirs: Mapping[str, Terms], amendable: bool
+) -> Iterator[str]:
+    """The differences between named sections: who is missing, their order, what they say."""
+    if not amendable:
+        for name in [*ours, *theirs]:
+            if name not in ours or name not in theirs:
+                yield f"{kind} '{name}' is missing {'here' if name in theirs else 'there'}"
+        for i, (a, b) in enumerate(zip_longest(ours, theirs)):
+            if a != b:
+                yield f"{kind} {i} is '{a}' here and '{b}' there"
     for name in ours:
-        if words := _fields(f"{kind}s.{name}", ours[name], theirs[name]):
-            return words
-    return None
+        if name in theirs:
+            yield from _fields(f"{kind}s.{name}", ours[name], theirs[name], amendable)
+
+
+def _drop_amendable(raw: dict[str, Any]) -> None:
+    """Leave out, of what a charter says, what may be amended."""
+    tables: list[tuple[dict[str, Any], type[Terms]]]
+    tables = [(raw, Charter), (raw["pace"], PaceTerms), (raw["limits"], LimitTerms)]
+    tables += [(node, NodeTerms) for node in raw["nodes"].values()]
+    for table, kind in tables:
+        for key in kind.amendable():
+            del table[key]

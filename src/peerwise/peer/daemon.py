@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from peerwise.node import Memory, Node
+from peerwise.peer.amending import Amending
 from peerwise.peer.calls import Calls
 from peerwise.peer.comparing import Comparing
 from peerwise.peer.computing import Computing, begin
 from peerwise.peer.dialling import Dialling
-from peerwise.peer.greeting import summary
 from peerwise.peer.identity import Identity
 from peerwise.peer.journal import log
 from peerwise.peer.keeping import KEPT, Keeping, looked
-from peerwise.peer.large import is_large
+from peerwise.peer.large import Body, Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
@@ -42,7 +42,9 @@ from peerwise.peer.protocol.messages import (
     Wake,
 )
 from peerwise.peer.protocol.pace import paced
+from peerwise.peer.renewing import Renewals
 from peerwise.peer.signing import marked
+from peerwise.peer.spool import Spools
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Format
@@ -73,12 +75,14 @@ class Options:
         watch: float = 1.0,
         compare: float = 10.0,
         patience: float = PATIENCE,
+        renewals: Renewals | None = None,
     ):
         self.listen, self.linger, self.call_timeout = listen, linger, call_timeout
         self.patience = patience  # seconds without a word of those for whom a round waits
         self.held_out = held_out  # rows (x, y) in the charter's units to look at, or None
         self.addresses = addresses or {}  # of neighbours, where not those of the charter
         self.watch = watch  # seconds between two looks at what the operator wants
+        self.renewals = renewals  # where to look whether the certificate was renewed
         self.compare = compare  # and between two comparisons of what neighbours signed
 
 
@@ -104,10 +108,12 @@ class Daemon:
         self.letters.book = store.site
         self.letters.watch.heads |= store.ledgers()
         self.computing = Computing(plan, self.letters, self.options.held_out)
-        self._mark, self._summary = plan.charter.hash, summary(plan.charter)
+        self._mark, self._largest = plan.charter.hash, 0
+        self._amending = Amending(plan.charter, plan.name, self.options.addresses)
         self._keeping = Keeping(store, plan, self.letters, self._feed)
-        self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(2, "hash")
-        self._dialling = Dialling({}, self._summary, self.options.call_timeout)
+        self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(4, "hash")
+        self._spools = Spools(store.large, self._hashing)
+        self._dialling = Dialling({}, self._amending, self.options.call_timeout)
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -189,7 +195,7 @@ class Daemon:
         self._comparing = Comparing(self.charter, self.identity, store, disk)
         told = self._comparing.told
         self.calls = Calls(
-            self.core, self._mark, self._summary, self.meters, self._feed, told, self._ready
+            self.core, self._mark, self._amending, self.meters, self._feed, told, self._ready
         )
         self._spawn(self._keeping.work())
         self._feed(await disk(looked, store))
@@ -214,33 +220,67 @@ class Daemon:
     async def _listen_and_dial(self) -> None:
         """Use the network: from here on neighbours hear of us."""
         own = self.options.listen or self.charter.nodes[self.name].address
-        most = await self._in_mind(self.computing.largest, self.place.phase)
+        self._largest = most = await self._in_mind(self.computing.largest, self.place.phase)
         if own:
-            self._server = Server(self.identity, own, self.calls.answer, most, self.calls.admit)
+            answer, admit = self.calls.answer, self.calls.admit
+            self._server = Server(self.identity, own, answer, most, admit, self._spools)
             await self._server.start()
-        links = {}
-        for name in self.core.neighbours:
-            address = self.options.addresses.get(name) or self.charter.nodes[name].address
-            if address:
-                links[name] = Link(self.identity, name, address, self._mark, most, self.core.life)
-        self._dialling = Dialling(links, self._summary, self.options.call_timeout)
+        links = {name: self._link(name, at) for name, at in self._amending.addresses().items()}
+        self._dialling = Dialling(links, self._amending, self.options.call_timeout)
         self._spawn(self._watch())
         self._spawn(self._comparing.work(self._dialling, self.options.compare))
         self.meters.health.up()
         log.info("up", extra={"facts": {"at": own or "dials only", **self.core.where}})
-        dials = frozenset(links)
-        is_dialled = bool(self.charter.nodes[self.name].address)
-        self._feed(Started(dials, frozenset() if is_dialled else dials))
+        self._feed(Started(*self._amending.event()[:2]))
 
     async def _watch(self) -> None:
-        """Notice when another process, such as `peerwise peer eject`, has written to the file."""
+        """Notice what others do: `peerwise peer eject` to the file, `network cert --renew`."""
         seen = await self._keeping.run(self.store.version)
         while True:
             await asyncio.sleep(self.options.watch)
+            await self._renew()
             now = await self._keeping.run(self.store.version)
             if now != seen:
                 seen = now
                 self._keeping.want(Look())
+                await self._amend((await self._keeping.run(self.store.about))["text"])
+
+    def _link(self, name: str, address: str) -> Link:
+        """A way to a neighbour."""
+        sinks, life = self._spools, self.core.life
+        return Link(self.identity, name, address, self._mark, self._largest, life, sinks)
+
+    async def _amend(self, text: str) -> None:
+        """Go on with the edition of the charter that the operator has put into the file."""
+        before = self._amending.addresses()
+        if not self._amending.take(text):
+            return
+        self.charter = self._amending.charter
+        now = self._amending.addresses()
+        old = self._dialled_anew([name for name in now if now[name] != before.get(name)])
+        self._feed(self._amending.event())
+        for link in old:
+            await link.close()
+
+    async def _renew(self) -> None:
+        """Show and sign with the certificate of now."""
+        look = self.options.renewals
+        identity = None if look is None else await self._keeping.run(look.look)
+        if identity is None:
+            return
+        self.identity = identity
+        self.letters.renew(identity)
+        if self._server is not None:
+            self._server.renew(identity)
+        for link in self._dialled_anew(list(self._amending.addresses())):
+            await link.close()
+
+    def _dialled_anew(self, names: list[str]) -> list[Link]:
+        """Have new ways to neighbours; the old ones, whose calls under way are made again."""
+        links, now = self._dialling.links, self._amending.addresses()
+        old = [links[name] for name in names if name in links]
+        links.update({name: self._link(name, now[name]) for name in names})
+        return old
 
     async def close(self) -> None:
         """Stop all that goes on; the store stays open."""
@@ -258,7 +298,7 @@ class Daemon:
 
     # -- events in, effects out ------------------------------------------------------------------
 
-    async def accept(self, sender: str, body: bytes) -> None:
+    async def accept(self, sender: str, body: Body) -> None:
         """Check a letter of a neighbour and keep it; on the disk when this returns."""
         await self.calls.accepted(sender, body)
 
@@ -318,9 +358,11 @@ class Daemon:
             await self._ready(answer.body)
         self._feed(answer)
 
-    async def _ready(self, body: bytes) -> None:
+    async def _ready(self, body: Body) -> None:
         """Hash a large letter beside everything else; the core is brought it right after this."""
-        if is_large(body):
+        if isinstance(body, Filed):
+            self.letters.note_hash(body, body.mark)
+        elif is_large(len(body)):
             loop = asyncio.get_running_loop()
             mark = await loop.run_in_executor(self._hashing, marked, body)
             self.letters.note_hash(body, mark)

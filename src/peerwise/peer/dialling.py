@@ -1,11 +1,14 @@
 """Calls to neighbours: what the core wants to ask, and what came of it."""
 
 import json
-from collections.abc import Mapping
 
 import grpc.aio
 
+from peerwise.errors import BadFile
+from peerwise.peer.amending import Amending
 from peerwise.peer.greeting import said, spoken
+from peerwise.peer.large import Filed
+from peerwise.peer.pieces import BadPieces
 from peerwise.peer.protocol.ground import POLL
 from peerwise.peer.protocol.messages import Answered, Ask, Failed, Greeting
 from peerwise.peer.transport import Link
@@ -13,11 +16,16 @@ from peerwise.peer.transport import Link
 HELLO, MARGIN = 10.0, 10.0  # seconds for an answer; a pull has those it waits and more
 
 
+def _is_letter(answer: bytes | Filed) -> bool:
+    """Whether an answer is a letter, and no short word."""
+    return isinstance(answer, Filed) or not answer.startswith(b"{")
+
+
 class Dialling:
     """The ways to neighbours that can be dialled; `push` is how many seconds a letter may take."""
 
-    def __init__(self, links: Mapping[str, Link], summary: Mapping[str, str], push: float):
-        self.links, self._summary = links, summary
+    def __init__(self, links: dict[str, Link], amending: Amending, push: float):
+        self.links, self._amending = links, amending
         self._seconds = {"Hello": HELLO, "Push": push, "Pull": POLL + MARGIN}
 
     async def asked(self, ask: Ask) -> Answered | Failed:
@@ -28,14 +36,20 @@ class Dialling:
             answer = await link.call(ask.method, self._written(ask), seconds, bye)
         except grpc.aio.AioRpcError as error:
             return Failed(ask.name, ask.method, error.code().name, str(error.details()))
-        if ask.method == "Pull" and answer and not answer.startswith(b"{"):
+        except TimeoutError:
+            return Failed(ask.name, ask.method, "DEADLINE_EXCEEDED", "no answer in time")
+        except (BadPieces, OSError, BadFile) as error:
+            return Failed(ask.name, ask.method, "DATA_LOSS", str(error))
+        if ask.method == "Pull" and len(answer) and _is_letter(answer):
             return Answered(ask.name, ask.method, Greeting(), answer)
+        if ask.method == "Hello":
+            self._amending.compare(ask.name, answer)
         return Answered(ask.name, ask.method, said(answer))
 
     def _written(self, ask: Ask) -> bytes:
         """The bytes of a call."""
         if ask.method == "Hello":
-            return spoken(ask.said, self._summary)
+            return spoken(ask.said, self._amending.said)
         if ask.method == "Push":
             body: bytes = ask.said.body
             return body

@@ -15,15 +15,17 @@ from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
 from peerwise.peer.tables import STATE
 from peerwise.peer.transport import told
 
-PROTOCOL = 3  # of calls and letters; peers of another do not understand each other
+PROTOCOL = 4  # of calls and letters; peers of another do not understand each other
 BYTES = 1 << 14  # of a greeting
+EDITION = "edition"  # the key of a charter's edition, by which no two charters differ
 SHOWN = 60  # characters of a value that is told as it is
 FAR = 1 << 53  # no number of a life is greater
 
 
 def summary(charter: Charter) -> dict[str, str]:
-    """What a charter says, key by key; values that are long as hashes."""
-    return {key: _short(value) for key, value in charter.values().items()}
+    """The terms of a charter, key by key, long values as hashes; and which edition it is."""
+    terms = {key: _short(value) for key, value in charter.values(fixed=True).items()}
+    return {**terms, EDITION: str(charter.edition)}
 
 
 def _short(value: Any) -> str:
@@ -75,13 +77,20 @@ def refusal(body: bytes, ours: Mapping[str, str], same: bool, here: str, there: 
     return f"{here} has another charter than {there}: {_difference(ours, theirs.get('charter'))}"
 
 
+def edition_in(body: bytes) -> int:
+    """The edition of the charter of whoever greets; 0 where it does not say."""
+    charter = told(body).get("charter")
+    text = str(charter.get(EDITION)) if isinstance(charter, dict) else ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 7 else 0
+
+
 def _difference(ours: Mapping[str, str], theirs: Any) -> str:
     """The first difference in words."""
     if not isinstance(theirs, dict):
         return "it does not say which"
     for key in {**ours, **theirs}:
         here, there = (side.get(key, "absent") for side in (ours, theirs))
-        if here != there:
+        if here != there and key != EDITION:
             return f"{key!s:.60} is {here} here and {there!s:.60} there"
     return "they are written differently"
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from peerwise.errors import PeerwiseError
-from peerwise.peer.large import is_large
+from peerwise.peer.large import Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.memory import give_back_rest
 from peerwise.peer.plan import Plan
@@ -74,7 +74,7 @@ class Keeping:
         while len(self._wanted) > count and clock() < end:
             count = len(self._wanted)
             if not all(
-                isinstance(one, Put) and not is_large(one.letter.body) for one in self._wanted
+                isinstance(one, Put) and not is_large(len(one.letter.body)) for one in self._wanted
             ):
                 return
             await asyncio.sleep(GATHER)
@@ -110,7 +110,7 @@ class Keeping:
             return [looked(self._store)]
         if isinstance(first, Advance):
             self._advance(first)
-            if any(map(is_large, first.bodies.values())):
+            if any(is_large(len(body)) for body in first.bodies.values()):
                 give_back_rest()
             return [Stored()]
         try:
@@ -137,7 +137,7 @@ class Keeping:
 
     def _shelved(self, letter: Came) -> Callable[[Any], Any] | None:
         """What makes of a letter that was written one that is in its file alone."""
-        if not is_large(letter.body):
+        if isinstance(letter.body, Filed) or not is_large(len(letter.body)):
             return None
         file = self._store.filed(letter.sender, letter.place)
         return None if file is None else self._letters.shelved(file, letter.place.phase)

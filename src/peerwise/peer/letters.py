@@ -17,7 +17,7 @@ from peerwise.mailbox import Later
 from peerwise.node import Letter, Memory, Node
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import Identity
-from peerwise.peer.large import Filed
+from peerwise.peer.large import Body, Filed, view_of
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
 from peerwise.peer.signing import ALL, Signer, checked, viewed
 from peerwise.peer.site import Head as LedgerHead
@@ -55,9 +55,13 @@ class Letters:
         self._told: LedgerHead | None = None
         self.watch = Watch(charter.budget is not None)
         # of the letter that came last, what was worked out until it was opened, and its hash then
-        self._latest: tuple[bytes, Head | None, Any] = b"", None, None
-        self._hashed: tuple[bytes, Any] = b"", None
-        self._known: tuple[bytes, Any] = b"", None  # a letter that comes next, and its hash
+        self._latest: tuple[Body, Head | None, Any] = b"", None, None
+        self._hashed: tuple[Body, Any] = b"", None
+        self._known: tuple[Body, Any] = b"", None  # a letter that comes next, and its hash
+
+    def renew(self, identity: Identity) -> None:
+        """Sign with another certificate from now on."""
+        self._signer = Signer(identity, self._mark)
 
     def form(self, node: Node, memory: Memory, agreed: Mapping[str, Any] | None) -> Format:
         """The format of a node's letters; `agreed` is what an earlier phase found."""
@@ -98,19 +102,20 @@ class Letters:
         self._told = head
         return {"ledger": str(head)} | ({} if before is None else {"ledger_before": str(before)})
 
-    def note_hash(self, body: bytes, mark: Any) -> None:
+    def note_hash(self, body: Body, mark: Any) -> None:
         """Note the hash of what is signed in the letter that is looked at next."""
         self._known = body, mark
 
-    def written(self, body: bytes) -> Envelope:
+    def written(self, body: Body) -> Envelope:
         """What is written on a letter of any phase; BadLetter where it is none, or not signed."""
         form = next(iter(self._formats.values()))
-        content, _ = viewed(body)
+        view = view_of(body)
+        content, _ = viewed(view)
         head = form.head(content)
         envelope = form.written(content, head)
         (known, mark), self._known = self._known, (b"", None)
         mark = mark if known is body else None
-        mark = checked(body, envelope, self._mark, self._name, self._authority, mark)
+        mark = checked(view, envelope, self._mark, self._name, self._authority, mark)
         self._latest = body, head, mark
         return envelope
 
@@ -118,10 +123,13 @@ class Letters:
         """What makes, of a letter that is in a file too, one that is only there."""
         return partial(Shelved, file, self._formats[phase])
 
-    def opened(self, body: bytes, phase: int, checked: bool = True) -> Letter:
-        """The letter in bytes; BadLetter where it is none, BadNumbers where nobody sends such."""
+    def opened(self, body: Body, phase: int, checked: bool = True) -> Letter | Shelved:
+        """The letter in bytes; BadLetter where it is none, BadNumbers where nobody sends such.
+
+        One that is in a file stays there.
+        """
         form = self._formats[phase]
-        content, seal = viewed(body)
+        content, seal = viewed(view_of(body))
         (known, head, mark), self._latest = self._latest, (b"", None, None)
         if known is not body or head is None:
             head, mark = form.head(content), None
@@ -137,9 +145,9 @@ class Letters:
             raise BadLetter("signed for one reader, and all are told the same")
         if mark is not None:
             self._hashed = body, mark
-        return letter
+        return Shelved(body, form, letter) if isinstance(body, Filed) else letter
 
-    def hashed(self, body: bytes) -> Any:
+    def hashed(self, body: Body) -> Any:
         """The hash of what is signed in the letter that was opened last; None for another."""
         (known, mark), self._hashed = self._hashed, (b"", None)
         return mark if known is body else None

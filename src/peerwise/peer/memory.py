@@ -4,11 +4,13 @@ Left to itself, it keeps what was freed in pieces too small for the next letters
 """
 
 import ctypes
+import gc
 from contextlib import suppress
 
 from peerwise.peer.large import LARGE
 
-MMAP_THRESHOLD, ARENA_MAX = -3, -8  # numbers of malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # numbers of malloc.h
+TRIM = 1 << 26  # bytes at the end of a heap that stay: pieces of letters come and go all the time
 ARENAS = 2  # heaps of small pieces: with one a thread, what callers leave behind is in all of them
 
 
@@ -16,6 +18,7 @@ def give_back_memory() -> None:
     """Have each large letter in a piece of memory of its own, which goes back with it."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+        ctypes.CDLL(None).mallopt(TRIM_THRESHOLD, TRIM)
         ctypes.CDLL(None).mallopt(ARENA_MAX, ARENAS)
 
 
@@ -23,3 +26,9 @@ def give_back_rest() -> None:
     """Give back what large letters left behind: the network reads them in small pieces."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_objects() -> None:
+    """Have the garbage collector pass over what is there now: most of it are libraries."""
+    gc.collect()
+    gc.freeze()

@@ -26,9 +26,10 @@ from peerwise.peer.handshakes import heard
 from peerwise.peer.health import Health, beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
-from peerwise.peer.memory import give_back_memory
+from peerwise.peer.memory import give_back_memory, keep_objects
 from peerwise.peer.meters import Meters
 from peerwise.peer.plan import Plan
+from peerwise.peer.renewing import Renewals
 from peerwise.peer.site import open_site_ledger
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
@@ -215,9 +216,20 @@ def _many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def _newest_edition(site: Site, store: Store) -> list[str]:
+    """Go on with the newest edition of the charter, of the file or the state; what it changes."""
+    _ = site.charter.cell  # refused where it names code that may not be imported here
+    kept = Charter.parse(store.about()["text"], str(store.path), site.charter.own_code)
+    changes = kept.amendments(site.charter)
+    if kept.edition > site.charter.edition:
+        changes, site.charter = site.charter.amendments(kept), kept
+    elif changes:
+        store.amend(site.charter.text())
+    return changes
+
+
 def _serve(site: Site, beside: Beside | None) -> Ended:
     identity = load_identity(site.keys, site.node, site.passphrase)
-    plan = site.plan()
     held_out = None
     if site.kept is not None:  # nothing of them leaves: they need not be many
         free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
@@ -233,17 +245,25 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         schema=site.charter.schema().to_json(),
         site=site.ledger,
         parts=site.parts,
+        differs=lambda text: Charter.parse(text).difference(site.charter),
     )
+    was = _newest_edition(site, store)
+    plan = site.plan()
     with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
         store.set(held_out=str(0 if held_out is None else len(held_out[1])))
     log_to(site.state, site.node, site.quiet)
+    if was:
+        log.info("amended", extra={"facts": {"edition": site.charter.edition, "changes": was}})
     if store.lost:
         log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
     meters = Meters()
     meters.health.node = site.node
     if site.metrics is not None:
         meters.serve(site.metrics)
-    options = Options(site.listen, site.linger, held_out=held_out, patience=site.patience)
+    options = Options(
+        site.listen, site.linger, held_out=held_out, patience=site.patience,
+        renewals=Renewals(site.keys, identity, site.passphrase),
+    )  # fmt: skip
 
     async def run() -> Ended:
         daemon = Daemon(plan, store, identity, options, meters)
@@ -267,6 +287,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         return Ended(done, daemon.lacking if done else (), daemon.silent)
 
     try:
+        keep_objects()
         with heard():
             return asyncio.run(run())
     finally:

@@ -153,7 +153,7 @@ def _key_of(certificate: bytes, node: str, authority: bytes) -> ec.EllipticCurve
     return key if isinstance(key, ec.EllipticCurvePublicKey) else None
 
 
-def marked(body: bytes) -> Any:
+def marked(body: bytes | memoryview) -> Any:
     """The hash of what is signed in a letter, of anything where it is none; other threads go on."""
     try:
         inside, _ = viewed(body)
@@ -163,7 +163,12 @@ def marked(body: bytes) -> Any:
 
 
 def checked(
-    body: bytes, envelope: Envelope, charter: str, reader: str, authority: bytes, mark: Any = None
+    body: bytes | memoryview,
+    envelope: Envelope,
+    charter: str,
+    reader: str,
+    authority: bytes,
+    mark: Any = None,
 ) -> Any:
     """The hash of what is signed in a letter, refused where its sender has not for this reader.
 

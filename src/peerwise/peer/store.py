@@ -8,7 +8,7 @@ Every row has a hash of its own, so that damage is seen before anything is learn
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +16,9 @@ from threading import RLock
 from typing import Any, NamedTuple, Self
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.peer.large import HASH, Filed, Large, letter_hash, reference_of
+from peerwise.peer.large import HASH, Body, Filed, Large, letter_hash, reference_of, view_of
 from peerwise.peer.protocol.messages import NOWHERE, Away, BadLetter, Came, Place
+from peerwise.peer.rows import Key, Rows, found
 from peerwise.peer.signing import Seal, viewed
 from peerwise.peer.site import Head, SiteBook
 from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mark_of, sha256
@@ -31,6 +32,7 @@ DROPPED = "not sent"  # instead of a time: a newer letter took its place
 PROOFS = 1000  # contradictions that are kept; more prove nothing more
 TOLD = 1000  # rounds of which a peer keeps what every neighbour signed
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
+RECENT = 4  # letters that are at hand once they were read
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
 
 
@@ -58,8 +60,9 @@ class Marks(NamedTuple):
     seal: Seal | None
 
 
-def _marks(body: bytes, mark: Any = None) -> Marks:
+def _marks(letter: Body, mark: Any = None) -> Marks:
     """The marks of a letter; `mark` is the hash of what is signed, where it is known."""
+    body = view_of(letter)
     try:
         content, seal = viewed(body)
     except BadLetter:
@@ -79,8 +82,11 @@ class Store:
         db.create_function("sha256", 1, sha256, deterministic=True)
         self.site: SiteBook | None = None
         self.lost = 0  # charges that only the site's ledger knew of
-        self._large = Large(path.parent)
+        self.large = Large(path.parent)
         self._owner = False  # of the files of large letters: who only looks removes none
+        self._recent: dict[str, bytes] = {}  # by hash: letters that were read to be sent again
+        self._heads: dict[str, Place] | None = None  # what is in the file, where it is known
+        self._rows: Rows | None = None  # that are written together
         self._certified: dict[str, bytes] = {}  # certificates that are in the file
         self._stale = True  # whether some of them may not be needed any more
 
@@ -97,12 +103,14 @@ class Store:
         schema: str | None = None,
         site: Ledger | None = None,
         parts: Sequence[Part] = (),
+        differs: Callable[[str], str | None] = lambda text: None,
     ) -> Self:
         """The file in `folder`, made where there is none; refused where it is somebody else's.
 
         `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
         accountant) makes the file a privacy ledger too, and `site` is the ledger of the whole site,
-        which is charged before it, for `parts` of the rows.
+        which is charged before it, for `parts` of the rows. `differs` says in words where the
+        charter that a file was begun under differs.
         """
         path = Path(folder) / FILE
         fresh = not path.exists()
@@ -140,7 +148,7 @@ class Store:
             made._check(HASHED, bodies=True)
             made.inbox()  # whether files of large letters are whole
             made._owner = True
-            made._mine({"node": node, "charter": charter, "data": data})
+            made._mine({"node": node, "charter": charter, "data": data}, differs)
             if ledger is not None and site is not None:
                 made.site = SiteBook(site, f"{charter}:{data}", node, parts)
                 made.site.check(made.about().get("ledger"))
@@ -203,6 +211,7 @@ class Store:
                 yield
         except BaseException:
             self._certified.clear()
+            self._heads = self._rows = None
             raise
         if self.site is not None:  # from here on it may leave
             self.site.settle()
@@ -217,13 +226,15 @@ class Store:
                 "SELECT body FROM inbox WHERE typeof(body) = 'text' UNION ALL "
                 "SELECT body FROM quarantine WHERE typeof(body) = 'text'"
             )
-            self._large.sweep([body for (body,) in rows])
+            self.large.sweep([body for (body,) in rows])
             self._stale = False
 
     def _keep(self, verb: str, table: str, *values: Any) -> None:
-        """Insert a row and its hash."""
-        places = ", ".join("?" * (len(values) + 1))
-        self._db.execute(f"{verb} INTO {table} VALUES ({places})", (*values, mark_of(*values)))
+        """Insert a row and its hash, or have it written with others."""
+        rows = self._rows or Rows()
+        rows.add(verb, table, (*values, mark_of(*values)))
+        if self._rows is None:
+            rows.write(self._db)
 
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -266,12 +277,15 @@ class Store:
                 "round < ?",
                 (DROPPED, DROPPED, *place),
             )
+        self._rows, made = Rows(), now()
         for receiver, body in letters.items():
             if id(body) not in marks:
                 marks[id(body)] = mark = hashlib.sha256(body).hexdigest()
                 self._db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (mark, body))
-            letter = (receiver, *place, marks[id(body)], len(body), now(), None)
+            letter = (receiver, *place, marks[id(body)], len(body), made, None)
             self._keep("INSERT OR IGNORE", "outbox", *letter)
+        self._rows.write(self._db)
+        self._rows = None
         if done is not None:
             was, heard, missed, seconds, error = done
             row = (*was, " ".join(heard), " ".join(missed), seconds, error, now())
@@ -293,7 +307,7 @@ class Store:
             (place.phase, place.phase, place.round - KEEP),
         )
 
-    def put(self, sender: str, place: Place, body: bytes, newest: bool = False) -> bool:
+    def put(self, sender: str, place: Place, body: Body, newest: bool = False) -> bool:
         """Keep a letter that came; whether the same place held other bytes, or is in quarantine.
 
         `newest`: it takes the place of those before it, so that a sender fills no disk.
@@ -307,30 +321,41 @@ class Store:
         """
         with self.transaction():
             known = hashes or [None] * len(letters)
-            pairs = zip(letters, known, strict=True)
-            differs = [self._put(*letter, mark) for letter, mark in pairs]
-            self._large.settle()
+            keys = [(one.sender, *one.place) for one in letters]
+            old = {tuple(key): body for *key, body in found(self._db, "inbox", "body", keys)}
+            aside = {tuple(key) for *key, _ in found(self._db, "quarantine", "id", keys)}
+            self._rows = Rows()
+            differs = [
+                self._put(*letter, mark, old, aside)
+                for letter, mark in zip(letters, known, strict=True)
+            ]
+            self._rows.write(self._db)
+            self._rows = None
+            self.large.settle()
             return differs
 
-    def _put(self, sender: str, place: Place, body: bytes, newest: bool, mark: Any = None) -> bool:
-        old = self._db.execute(
-            "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
-            (sender, *place),
-        ).fetchone()
-        marks = _marks(body, mark)
+    def _put(
+        self, sender: str, place: Place, body: Body, newest: bool, mark: Any,
+        old: dict[Key, bytes | str], aside: set[Key],
+    ) -> bool:  # fmt: skip
+        """Keep one of some letters, of whose places so much is in the file."""
+        marks, key = _marks(body, mark), (sender, *place)
         kept = reference_of(body, marks.whole)
-        if old is not None:  # a renewed certificate changes the seal, and nothing else
-            same = old[0] == kept or _marks(self._large.read(old[0])).content == marks.content
+        if key in old:  # a renewed certificate changes the seal, and nothing else
+            same = old[key] == kept or _marks(self.large.read(old[key])).content == marks.content
             return not same
-        if self.aside(sender, place):
+        if key in aside:
             return True
         if newest:
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
+            assert self._rows is not None
+            self._rows.drop("inbox", sender)
             self._stale = True
         self._written(kept, body)
-        self._keep("INSERT", "inbox", sender, *place, kept, now())
+        self._keep("INSERT", "inbox", *key, kept, now())
         self._head(sender, place, marks.whole)
         self._signed(sender, place, marks)
+        old[key] = kept
         return False
 
     def filed(self, sender: str, place: Place) -> Filed | None:
@@ -339,18 +364,20 @@ class Store:
             "SELECT body FROM inbox WHERE sender = ? AND phase = ? AND round = ?",
             (sender, *place),
         )
-        return self._large.filed(rows[0][0]) if rows else None
+        return self.large.filed(rows[0][0]) if rows else None
 
-    def _written(self, kept: bytes | str, body: bytes) -> None:
+    def _written(self, kept: bytes | str, body: Body) -> None:
         """Put a large letter into its file."""
         if isinstance(kept, str):
-            self._large.write(kept, body)
+            self.large.write(kept, body)
 
     def _head(self, sender: str, place: Place, mark: str) -> None:
         """Note the newest letter of a neighbour: should it go back, it learns so from this."""
-        known = self._read("SELECT phase, round FROM heads WHERE sender = ?", (sender,))
-        if not known or place > Place(*known[0]):
+        if self._heads is None:
+            self._heads = self.heads()
+        if place > self._heads.get(sender, NOWHERE):
             self._keep("INSERT OR REPLACE", "heads", sender, *place, mark)
+            self._heads[sender] = place
 
     def _signed(self, sender: str, place: Place, marks: Marks) -> None:
         """Note what a neighbour signed for all its neighbours."""
@@ -398,19 +425,19 @@ class Store:
     def kept(self, receiver: str, since: Place) -> list[Away]:
         """The letters to a neighbour from a place on that are kept, whether it had them or not."""
         rows = self._read(
-            "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
+            "SELECT phase, round, hash FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
             "AND (phase, round) >= (?, ?) ORDER BY phase, round",
             (receiver, *since),
         )
-        return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
+        return [Away(receiver, Place(phase, t), self._shared(*row)) for phase, t, *row in rows]
 
     def inbox(self) -> dict[tuple[str, Place], bytes]:
         """All letters that came and are not used up."""
         rows = self._read("SELECT sender, phase, round, body FROM inbox")
-        return {(s, Place(phase, t)): self._large.read(body) for s, phase, t, body in rows}
+        return {(s, Place(phase, t)): self.large.read(body) for s, phase, t, body in rows}
 
     def put_aside(
-        self, sender: str, place: Place, reason: str, body: bytes | None, inside: bool = False
+        self, sender: str, place: Place, reason: str, body: Body | None, inside: bool = False
     ) -> None:
         """Move a letter to the quarantine, from the inbox where `body` is None."""
         with nullcontext() if inside else self.transaction():
@@ -425,7 +452,7 @@ class Store:
                 marks = _marks(body)
                 mark, kept = marks.whole, reference_of(body, marks.whole)
                 self._written(kept, body)
-                self._large.settle()
+                self.large.settle()
                 self._signed(sender, place, marks)
             self._db.execute(f"DELETE FROM inbox WHERE {where}", (sender, *place))
             self._stale = True
@@ -534,11 +561,20 @@ class Store:
     def unsent(self, receiver: str) -> list[Away]:
         """Letters that a neighbour has not acknowledged, oldest first."""
         rows = self._read(
-            "SELECT phase, round, body FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
+            "SELECT phase, round, hash FROM outbox JOIN bodies USING (hash) WHERE receiver = ? "
             "AND acknowledged IS NULL ORDER BY phase, round",
             (receiver,),
         )
-        return [Away(receiver, Place(phase, t), bytes(body)) for phase, t, body in rows]
+        return [Away(receiver, Place(phase, t), self._shared(*row)) for phase, t, *row in rows]
+
+    def _shared(self, mark: str) -> bytes:
+        """A letter that goes, once in memory for all who are sent it."""
+        if mark not in self._recent:
+            while len(self._recent) >= RECENT:
+                del self._recent[next(iter(self._recent))]
+            ((body,),) = self._read("SELECT body FROM bodies WHERE hash = ?", (mark,))
+            self._recent[mark] = bytes(body)
+        return self._recent[mark]
 
     def acknowledge(
         self, receivers: str | Sequence[str], place: Place, inside: bool = False
@@ -595,10 +631,16 @@ class Store:
 
     def close(self) -> None:
         """Let the file go."""
+        self.large.close()
         with self._lock:
             self._db.close()
 
-    def _mine(self, facts: dict[str, str]) -> None:
+    def amend(self, text: str) -> None:
+        """Go on with another edition of the same charter."""
+        with self.transaction():
+            self.set(text=text)
+
+    def _mine(self, facts: dict[str, str], differs: Callable[[str], str | None]) -> None:
         """Refuse the state of another version, node, charter or data file."""
         old = self.about()
         if old.get("state", "1") != STATE:
@@ -613,9 +655,11 @@ class Store:
                 "another --state"
             )
         if old["charter"] != facts["charter"]:
+            words = differs(old["text"])
             raise BadFile(
-                f"{self.path} was begun under another charter; go on with that one, or give "
-                f"another --state{self._counts()}"
+                f"{self.path} was begun under another charter"
+                f"{'' if words is None else f': {words}'}; go on with that one, or give another "
+                f"--state{self._counts()}"
             )
         if old["data"] != facts["data"]:
             raise BadFile(

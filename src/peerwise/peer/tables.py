@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-STATE = "3"  # of the tables below: a file of another version is refused
+STATE = "4"  # of the tables below: a file of another version is refused
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS ejected (
     name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
 );
 """
+SHORT = 1 << 16  # bytes of a value that are copied rather than hashed by themselves
 # what the hash of a row is of; `bodies` are kept by their own
 HASHED = {
     "peer": "key, value",
@@ -98,11 +99,16 @@ SMALL = (
 def mark_of(*values: Any) -> str:
     """The hash of a row; SQLite may give back a whole number as a real one."""
     mark = hashlib.sha256()
+    parts: list[bytes] = []
     for value in values:
         value = float(value) if isinstance(value, int) else value
         part = value if isinstance(value, bytes) else repr(value).encode()
-        mark.update(f"{type(value).__name__} {len(part)} ".encode())
-        mark.update(part)
+        parts += f"{type(value).__name__} {len(part)} ".encode(), part
+        if len(part) > SHORT:  # others are hashed together
+            mark.update(b"".join(parts[:-1]))
+            mark.update(part)
+            parts = []
+    mark.update(b"".join(parts))
     return mark.hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -18,6 +18,8 @@ WEEK = 7 * 24 * 3600.0
 ROWS = 10**12
 ROUNDS = 10**6  # more would take years; what a private method spends is found round by round
 MOST_NODES = 10_000  # and features, and classes: far more than any network has
+# what a site may change by itself while a federation runs: it is no part of a charter's hash
+AMENDABLE: Any = {"amendable": True}
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
@@ -25,6 +27,12 @@ class Terms(BaseModel):
     """What nodes agree on: it does not change, and has no keys but those that are known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def amendable(cls) -> frozenset[str]:
+        """The keys that a site may change by itself while a federation runs."""
+        fields = cls.model_fields.items()
+        return frozenset(key for key, field in fields if field.json_schema_extra == AMENDABLE)
 
 
 class FeatureTerms(Terms):
@@ -79,15 +87,24 @@ class PaceTerms(Terms):
         "wait",
         description="wait for every neighbour, for those in time, or take the newest of each",
     )
-    deadline: Number = Field(30.0, gt=0, le=WEEK, description="seconds that a round may last")
+    deadline: Number = Field(
+        30.0,
+        gt=0,
+        le=WEEK,
+        description="seconds that a round may last",
+        json_schema_extra=AMENDABLE,
+    )
     start: Number = Field(
         120.0,
         gt=0,
         le=WEEK,
         description="seconds for which the first round waits for all neighbours",
+        json_schema_extra=AMENDABLE,
     )
     adaptive: bool = Field(
-        False, description="a deadline as long as letters usually take, and no longer than that"
+        False,
+        description="a deadline as long as letters usually take, and no longer than that",
+        json_schema_extra=AMENDABLE,
     )
     staleness: Whole = Field(
         8, ge=1, le=ROUNDS, description="rounds after which a message has no say"
@@ -111,15 +128,29 @@ class LimitTerms(Terms):
     least_rows: Whole = Field(1, ge=1, le=ROWS, description="rows that a node must have")
     least_count: Whole = Field(0, ge=0, le=ROWS, description="rows that a class must have, or none")
     message_bytes: Whole = Field(
-        64 * 2**20, ge=1024, lt=2**31, description="the largest message taken"
+        64 * 2**20,
+        ge=1024,
+        lt=2**31,
+        description="the largest message taken",
+        json_schema_extra=AMENDABLE,
     )
-    ahead: Whole = Field(2, ge=1, le=64, description="rounds that a message may be in the future")
+    ahead: Whole = Field(
+        2,
+        ge=1,
+        le=64,
+        description="rounds that a message may be in the future",
+        json_schema_extra=AMENDABLE,
+    )
 
 
 class NodeTerms(Terms):
     """Where a node can be reached, if it can, and whom it talks to."""
 
-    address: str | None = Field(None, description="host:port; none for a peer that only dials")
+    address: str | None = Field(
+        None,
+        description="host:port; none for a peer that only dials",
+        json_schema_extra=AMENDABLE,
+    )
     neighbours: tuple[str, ...]
 
     @field_validator("address")

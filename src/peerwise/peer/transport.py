@@ -13,10 +13,21 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
-from peerwise.errors import BadSetting
+from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.handshakes import Watch
 from peerwise.peer.identity import Identity, is_over
 from peerwise.peer.journal import Sparing
+from peerwise.peer.large import LARGE, Filed, is_large
+from peerwise.peer.pieces import (
+    BadPieces,
+    Sinks,
+    announced,
+    announcing,
+    cut,
+    cut_slowly,
+    in_memory,
+    put_together,
+)
 
 SERVICE = "peerwise.Peer"
 METHODS = ("Hello", "Push", "Pull", "Heads")
@@ -32,13 +43,14 @@ ROOM = 1 << 26  # bytes of large messages that come or go at a time
 FEWEST = 4  # of them, however large
 TURN = 20.0  # seconds after which a message that still comes makes room for another
 PENALTY = 2.0  # seconds that one waits for a refusal after many of them
-BODY = 60.0  # seconds in which a letter must have come
+BODY = 60.0  # seconds in which a letter must have come, or each of its pieces
+SLOWEST = 1 << 17  # bytes a second with which a large letter must come
 HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
 CONNECTIONS = 4096  # that are open at a time
 REASON = 2000  # bytes of a reason: more than 8 KiB of headers would not arrive
 
 Code = grpc.StatusCode
-Handler = Callable[["Call"], Awaitable[bytes]]
+Handler = Callable[["Call"], Awaitable[Any]]  # bytes, or a list of pieces
 Admit = Callable[["Call"], None]  # raises Refused
 
 
@@ -56,7 +68,7 @@ class Call(NamedTuple):
     method: str
     caller: str  # of the certificate
     charter: str
-    body: bytes
+    body: Any  # bytes, or what a sink made of the pieces
     life: int = 0  # what the caller says, 0 if nothing
     address: str = ""
     expired: bool = False  # its certificate, while the connection was open
@@ -73,9 +85,10 @@ def told(answer: bytes) -> dict[str, Any]:
 
 
 def _options(most: int) -> list[tuple[str, Any]]:
+    most = min(most, LARGE) + MARGIN  # what is larger comes in pieces
     return [
-        ("grpc.max_receive_message_length", most + MARGIN),
-        ("grpc.max_send_message_length", most + MARGIN),
+        ("grpc.max_receive_message_length", most),
+        ("grpc.max_send_message_length", most),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
     ]
@@ -102,6 +115,12 @@ def _life(text: Any) -> int:
     """The number of a life in a header; 0 where there is none."""
     fits = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 15
     return int(text) if fits else 0
+
+
+def _shows(identity: Identity) -> Any:
+    """What a server shows, and whom it trusts."""
+    pairs = [(identity.key, identity.certificate)]
+    return grpc.ssl_server_certificate_configuration(pairs, identity.authority)
 
 
 def _admit_all(call: Call) -> None:
@@ -157,8 +176,9 @@ class Server(grpc.GenericRpcHandler):
         answer: Handler,
         most: int,
         admit: Admit = _admit_all,
+        sinks: Sinks = in_memory,
     ):
-        self._answer, self._admit = answer, admit
+        self._answer, self._admit, self._most, self._sinks = answer, admit, most, sinks
         self._busy: dict[str, int] = {}
         self._turns = Turns(most)
         self._refusals = Sparing()
@@ -176,8 +196,9 @@ class Server(grpc.GenericRpcHandler):
         ]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
-        credentials = grpc.ssl_server_credentials(
-            [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
+        self._identity = self._shown = identity
+        credentials = grpc.dynamic_ssl_server_credentials(
+            _shows(identity), self._renewed, require_client_authentication=True
         )
         try:
             self.port = self._server.add_secure_port(address, credentials)
@@ -190,6 +211,17 @@ class Server(grpc.GenericRpcHandler):
             )
         self.watch = Watch(self.port, 2 * HANDSHAKE)
 
+    def renew(self, identity: Identity) -> None:
+        """Show another certificate to whoever connects from now on."""
+        self._identity = identity
+
+    def _renewed(self) -> Any:
+        """The certificate to show, where it is another than before; a thread of gRPC asks."""
+        if self._shown is self._identity:
+            return None
+        self._shown = self._identity
+        return _shows(self._shown)
+
     def service(self, details: Any) -> Any:
         """The handler of a method, None for one that there is not."""
         service, _, method = details.method.strip("/").partition("/")
@@ -201,14 +233,16 @@ class Server(grpc.GenericRpcHandler):
                 answer = await self._handled(method, bodies, context)
             except Refused as error:
                 await context.abort(error.code, _sayable(error.why))
-            if len(answer) < MARGIN:
+            if method != "Pull" or not is_large(len(answer)):
                 await context.write(answer)
                 return
             async with self._turns.one():
-                await context.write(answer)
+                await context.send_initial_metadata(announcing(len(answer)))
+                for piece in cut(answer):
+                    await context.write(piece)
 
-        # a caller sends one message; read as a stream, it can be refused before it has come, and
-        # is told one; written as a stream, it is known when it has gone
+        # what a caller sends is read as a stream, so that it can be refused before it has come;
+        # and what it is told is written as one, so that it is known when it has gone
         return grpc.stream_stream_rpc_method_handler(handle)
 
     async def _handled(self, method: str, bodies: Any, context: Any) -> bytes:
@@ -221,6 +255,10 @@ class Server(grpc.GenericRpcHandler):
         bye = str(headers.get(BYE, ""))[:16]
         call = Call(method, _caller(known), charter, b"", life, where, _expired(known), bye)
         await self._let_in(call)
+        size = announced(headers) if method == "Push" else 0
+        if size > self._most:
+            why = f"a letter of {size} bytes; none has more than {self._most}"
+            raise Refused(Code.RESOURCE_EXHAUSTED, why, "large")
         busy = self._busy.get(call.caller, 0)
         if busy >= IN_FLIGHT:
             raise Refused(Code.RESOURCE_EXHAUSTED, "too many calls at once", "busy")
@@ -230,8 +268,16 @@ class Server(grpc.GenericRpcHandler):
                 body = await asyncio.wait_for(_only(bodies), BODY)
                 return await self._answer(call._replace(body=body))
             async with self._turns.one():
-                body = await asyncio.wait_for(_only(bodies), BODY)
-                return await self._answer(call._replace(body=body))
+                if size:
+                    body = await self._put_together(context, size)
+                else:
+                    body = await asyncio.wait_for(_only(bodies), BODY)
+                try:
+                    return await self._answer(call._replace(body=body))
+                except Refused:
+                    if isinstance(body, Filed):
+                        body.drop()
+                    raise
         except TimeoutError:
             why = f"nothing whole came within {BODY:g} seconds"
             raise Refused(Code.DEADLINE_EXCEEDED, why, "slow") from None
@@ -239,6 +285,20 @@ class Server(grpc.GenericRpcHandler):
             self._busy[call.caller] -= 1
             if not self._busy[call.caller]:
                 del self._busy[call.caller]
+
+    async def _put_together(self, context: Any, size: int) -> Any:
+        """A letter that comes in pieces."""
+        try:
+            work = put_together(context.read, size, self._sinks(size), BODY)
+            return await asyncio.wait_for(work, BODY + size / SLOWEST)
+        except BadPieces as error:
+            raise Refused(
+                Code.INVALID_ARGUMENT, f"a letter in pieces: {error}", "malformed"
+            ) from None
+        except TimeoutError:  # which is an OSError, too
+            raise
+        except (OSError, BadFile) as error:
+            raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
 
     async def _let_in(self, call: Call) -> None:
         """Refuse whom `admit` refuses; who asks again and again waits for it.
@@ -268,9 +328,16 @@ class Link:
     """The way to one neighbour that can be dialled."""
 
     def __init__(
-        self, identity: Identity, name: str, address: str, charter: str, most: int, life: int = 0
+        self,
+        identity: Identity,
+        name: str,
+        address: str,
+        charter: str,
+        most: int,
+        life: int = 0,
+        sinks: Sinks = in_memory,
     ):
-        self.name = name
+        self.name, self._most, self._sinks = name, most, sinks
         self._headers = ((CHARTER, charter), (LIFE, str(life)))
         credentials = grpc.ssl_channel_credentials(
             identity.authority, identity.key, identity.certificate
@@ -282,14 +349,42 @@ class Link:
             ("grpc.max_reconnect_backoff_ms", 2000),
         ]
         self._channel = grpc.aio.secure_channel(address, credentials, options)
-        self._calls = {
-            method: self._channel.unary_unary(f"/{SERVICE}/{method}") for method in METHODS
-        }
+        paths = {method: f"/{SERVICE}/{method}" for method in METHODS}
+        self._calls = {method: self._channel.unary_unary(path) for method, path in paths.items()}
+        self._push = self._channel.stream_unary(paths["Push"])
+        self._pull = self._channel.unary_stream(paths["Pull"])
 
-    async def call(self, method: str, body: bytes, timeout: float, bye: str = "") -> bytes:
-        """The answer to a call; grpc.aio.AioRpcError where there is none."""
+    async def call(self, method: str, body: bytes, timeout: float, bye: str = "") -> Any:
+        """The answer to a call, as a sink makes it where it comes in pieces.
+
+        grpc.aio.AioRpcError where there is none, BadPieces where it is not what it should be.
+        """
         headers = (*self._headers, (BYE, bye)) if bye else self._headers
-        answer: bytes = await self._calls[method](body, timeout=timeout, metadata=headers)
+        if method == "Pull":
+            return await self._pulled(body, timeout, headers)
+        if method == "Push" and is_large(len(body)):
+            timeout += len(body) / SLOWEST
+            headers = (*headers, *announcing(len(body)))
+            return await self._push(cut_slowly(body), timeout=timeout, metadata=headers)
+        return await self._calls[method](body, timeout=timeout, metadata=headers)
+
+    async def _pulled(self, body: bytes, timeout: float, headers: Any) -> Any:
+        """A letter, in one or in pieces, each of which may take a while."""
+        whole = timeout + self._most / SLOWEST
+        call = self._pull(body, timeout=whole, metadata=headers)
+        try:
+            size = announced(await asyncio.wait_for(call.initial_metadata(), timeout))
+            if size > self._most:
+                raise BadPieces(f"{size} bytes; none has more than {self._most}")
+            if size:
+                answer = await put_together(call.read, size, self._sinks(size), BODY)
+            else:
+                answer = await asyncio.wait_for(call.read(), timeout)
+            if answer is grpc.aio.EOF or await call.read() is not grpc.aio.EOF:
+                raise BadPieces("no answer, or more than one")
+        except BaseException:
+            call.cancel()
+            raise
         return answer
 
     async def close(self) -> None:

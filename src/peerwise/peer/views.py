@@ -215,6 +215,25 @@ def eject(folder: str | Path, name: str, why: str) -> None:
         store.eject(name, why)
 
 
+def amend(folder: str | Path, path: str | Path) -> list[str]:
+    """Have a peer, whether it runs or not, go on with an amended charter; what changes, in words.
+
+    Refused where it is another charter, or an older edition.
+    """
+    with closing(Store.look(folder, write=True)) as store:
+        old, new = Charter.parse(store.about()["text"], str(folder)), Charter.load(path)
+        changes = old.amendments(new)
+        if new.edition < old.edition or (changes and new.edition == old.edition):
+            raise BadSetting(
+                f"{path} is edition {new.edition} of the charter, and this peer has edition "
+                f"{old.edition}; get the newest, or give it a greater number with `peerwise "
+                "network amend`"
+            )
+        if changes:
+            store.amend(new.text())
+        return changes
+
+
 def readmit(folder: str | Path, name: str) -> None:
     """Have a peer hear and tell a neighbour again that it had ejected."""
     with closing(Store.look(folder, write=True)) as store:

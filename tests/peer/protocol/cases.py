@@ -4,11 +4,12 @@ from peer.protocol.audit import Broken
 from peer.protocol.parts import Case
 from peer.protocol.toys import Method, undisturbed
 from peer.protocol.world import World
-from peerwise.peer.protocol.pace import Adaptive, Async, Deadline
+from peerwise.peer.protocol.pace import Adaptive, Async, Deadline, Wait
 
 LINE = {"a": "b", "b": "ac", "c": "b"}
 RING = {"a": "bd", "b": "ac", "c": "bd", "d": "ac"}
 FULL = {"a": "bcd", "b": "acd", "c": "abd", "d": "abc"}
+NEVER = Deadline(1e9, 1e9)
 LATE, SOON, ANY = Deadline(2.0, 5.0), Adaptive(2.0, 5.0), Async(2.0, 5.0, 3)
 
 CASES = {
@@ -17,6 +18,7 @@ CASES = {
     "phases": Case(RING, (3, 4), steps=400),
     "late letters": Case(RING, (6,), lag=2, steps=300),
     "dials only": Case(LINE, (5,), dials_only="a", steps=300),
+    "addresses amended": Case(LINE, (5,), dials_only="a", amended=Wait(), steps=300),
     "backup near": Case(LINE, (8,), restore=0.02, crash=0.003, steps=500),
     "backup near, phases": Case(LINE, (4, 5), restore=0.02, crash=0.003, steps=500),
     "backup near, dials only": Case(
@@ -32,6 +34,7 @@ CASES = {
     "poison": Case(FULL, (5,), liar="d", talks=True, steps=300),
     "deadline": Case(RING, (6,), LATE, same=False, steps=300),
     "deadline, somebody silent": Case(RING, (5,), LATE, same=False, silent="d"),
+    "deadline, amended": Case(RING, (5,), NEVER, same=False, silent="d", amended=LATE),
     "deadline, backup": Case(
         RING, (8,), LATE, same=False, restore=0.02, far=True, crash=0.003, steps=400
     ),

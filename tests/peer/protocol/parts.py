@@ -28,6 +28,7 @@ class Case(NamedTuple):
     talks: bool = False  # the liar says something that cannot be used in every round
     silent: str = ""  # a node that never starts
     dials_only: str = ""  # nodes that nobody can dial
+    amended: object = None  # the pace that every site goes on with at some time
 
 
 class Process:

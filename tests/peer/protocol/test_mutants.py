@@ -423,6 +423,33 @@ def _post_all(self, bodies):
         self.neighbours[name].line.append(messages.Away(name, self.place, body))
 
 
+# an amended charter
+
+
+@mutant("deadline, amended")
+def an_amended_deadline_counts_at_the_next_start(patch):
+    patch.setattr(Core, "on_amended", lambda self, event: real_amended(self, event, "pace"))
+
+
+@mutant("addresses amended")
+def an_amended_address_counts_at_the_next_start(patch):
+    patch.setattr(Core, "on_amended", lambda self, event: real_amended(self, event, "dials"))
+
+
+@mutant("addresses amended")
+def who_can_be_dialled_now_is_not_asked_for_letters(patch):
+    patch.setattr(Core, "on_amended", lambda self, event: real_amended(self, event, "fetches"))
+
+
+def real_amended(self, event, without):
+    """An amendment without a part of it."""
+    old = {"pace": self.rules.pace, "dials": self.dials, "fetches": self.fetchable}
+    REAL(self, event._replace(**{without: old[without]}))
+
+
+REAL = Core.on_amended
+
+
 def is_noticed(function, cases, seeds):
     """The world and seed that notice a mutant."""
     for case in cases:

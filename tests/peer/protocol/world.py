@@ -31,6 +31,7 @@ from peerwise.peer.protocol.messages import NOWHERE, OVER, Greeting, Place
 from peerwise.peer.protocol.pace import Wait
 
 LINGER, PARTING, PATIENCE = 60.0, 20.0, 40.0  # seconds
+SOON = 10.0  # seconds after which those who can be reached have been
 
 
 class World:
@@ -43,6 +44,7 @@ class World:
         self.graph = {n: tuple(case.graph[n]) for n in case.graph}
         self.honest = [n for n in self.graph if n not in case.liar + case.silent]
         self.now, self.serial, self.chaos, self.log = 1.0, 0, True, Counter()
+        self.calm = math.inf  # when chaos ended
         self.flying, self.open = [], {}
         self.up, self.left = {}, set()
         self.disks = {n: Disk() for n in self.graph}
@@ -52,6 +54,7 @@ class World:
         changes = case.restore or case.eject
         self.hasty = not changes or random.Random(f"{seed} hasty").random() < 0.5
         self.stranded = {}  # by peer that gave up: for whom it waited
+        self.amended = set()  # those who have the new edition of the charter
         self.readmitted = set()  # by whom, and whom: it may have left since
 
     # -- lives
@@ -66,7 +69,7 @@ class World:
             disk.outbox = {(n, disk.place): (body, False) for n in self.graph[name]}
             self.note_written(name, disk.place, dict.fromkeys(self.graph[name], body))
         rules = Rules(
-            name, self.graph[name], self.case.rounds, self.case.pace, self.method.letters,
+            name, self.graph[name], self.case.rounds, self.pace(name), self.method.letters,
             ahead=2, lag=self.case.lag, linger=LINGER, parting=PARTING, patience=PATIENCE,
         )  # fmt: skip
         unsent = {n: disk.unsent(n) for n in self.graph[name]}
@@ -76,9 +79,25 @@ class World:
         )  # fmt: skip
         process = self.up[name] = Process(Core(rules, kept, self.now), disk.byes)
         self.feed(process, disk.looked())
-        dials = frozenset(n for n in self.graph[name] if n not in self.case.dials_only)
-        fetches = dials if name in self.case.dials_only else frozenset()
-        self.feed(process, m.Started(dials, fetches))
+        self.feed(process, m.Started(*self.ways(name)))
+
+    def pace(self, name):
+        return self.case.amended if name in self.amended else self.case.pace
+
+    def ways(self, name):
+        """Whom a peer dials, and from whom it fetches; of an old edition addresses are missing."""
+        unknown = self.case.dials_only
+        if self.case.amended and name not in self.amended:
+            unknown += self.graph[name][0]
+        dials = frozenset(n for n in self.graph[name] if n not in unknown)
+        return dials, dials if name in self.case.dials_only else frozenset()
+
+    def amend(self, name):
+        """A site takes the new edition of the charter, while its peer runs or not."""
+        self.amended.add(name)
+        self.log["amend"] += 1
+        if name in self.up:
+            self.feed(self.up[name], m.Amended(*self.ways(name), self.pace(name)))
 
     def note_written(self, name, place, bodies):
         self.written |= {(name, m.Away(n, place, body)) for n, body in bodies.items()}
@@ -278,6 +297,8 @@ class World:
         if rng.random() < case.eject:
             name = rng.choice(self.honest)
             self.operate(name, rng.choice(self.graph[name]), rng.random() < 0.5)
+        if case.amended and rng.random() < 0.02:
+            self.amend(rng.choice(self.honest))
         down = [n for n in self.honest if n not in self.up and n not in self.left]
         if down and rng.random() < 0.2:
             self.start(rng.choice(down))
@@ -304,11 +325,13 @@ class World:
                 self.start(name)
         for _ in range(self.case.steps):
             self.step()
-        self.chaos = False
+        self.chaos, self.calm = False, self.now
         if not self.hasty:
             self.take_byes_back()
         if self.case.eject:
             self.settle_operators()
+        for name in self.honest if self.case.amended else ():
+            self.amend(name)
         still = 0
         for _ in range(3000):
             before = [self.disks[n].place for n in self.honest] + [len(self.left)]
@@ -384,6 +407,8 @@ class World:
         name = process.core.rules.name
         self.gone(name)
         self.log["gave up"] += 1
+        if self.case.amended and self.now > self.calm + SOON:
+            raise Broken(f"{name} gave up, and all have the new edition of the charter")
         if self.chaos or not all(n in self.left or n in self.stranded for n in effect.silent):
             return
         self.stranded[name] = effect.silent

@@ -16,8 +16,10 @@ from typing import Any
 from peerwise.peer.protocol.hearing import Fetch
 from peerwise.peer.protocol.messages import (
     OVER,
+    Amended,
     Answer,
     Looked,
+    Pulled,
     Pushed,
     Refuse,
     Started,
@@ -42,7 +44,7 @@ class Core(Rounds):
         while self.farewells:
             self.note_bye(self.farewells.pop(), OVER)
         getattr(self, f"on_{type(event).__name__.lower()}")(event)
-        if not isinstance(event, Pushed):  # which counts once it is written
+        if not self.is_no_news(event):
             self.alarms.pop("", None)
             self.think()
         alone = name in self.neighbours and self.place == before
@@ -55,6 +57,13 @@ class Core(Rounds):
         if self.alarms:
             self.do(Wake(min(self.alarms.values())))
         return self.effects
+
+    def is_no_news(self, event: Any) -> bool:
+        """Whether nothing of an event can make a round begin, nor end this peer.
+
+        A letter counts once it is written; whether others have ours matters in the end.
+        """
+        return isinstance(event, Pushed) or (isinstance(event, Pulled) and not self.done)
 
     def concerns(self, event: Any) -> str:
         """The neighbour whom alone an event concerns: of many others nothing need be looked at."""
@@ -74,6 +83,14 @@ class Core(Rounds):
         """The network can be used."""
         self.started, self.dials, self.fetchable = True, event.dials, event.fetches
         for name in event.fetches:
+            self.begin_fetching(name)
+
+    def on_amended(self, event: Amended) -> None:
+        """Go on with other addresses and deadlines: those of the round under way, too."""
+        self.rules = self.rules._replace(pace=event.pace)
+        new, self.dials = event.fetches - self.fetchable, event.dials
+        self.fetchable = event.fetches
+        for name in new:
             self.begin_fetching(name)
 
     def on_tick(self, event: Tick) -> None:

@@ -54,6 +54,8 @@ class Ground:
         for neighbour in self.neighbours.values():
             neighbour.spoke = now
         self.ejected: Mapping[str, str] = {}  # whom the operator does not want, and why
+        # partners and ejected ones, and who is counted of them: asked for at every event
+        self._counted: tuple[Any, Any, dict[str, Neighbour]] = None, None, {}
         self.started = False  # whether the network can be used
         self.dials: frozenset[str] = frozenset()
         self.fetchable: frozenset[str] = frozenset()
@@ -78,7 +80,11 @@ class Ground:
     @property
     def counted(self) -> dict[str, Neighbour]:
         """The neighbours whose letters count in this phase: none where nodes learn alone."""
-        return {n: self.neighbours[n] for n in self.partners if n not in self.ejected}
+        partners, ejected, known = self._counted
+        if partners is not self.partners or ejected is not self.ejected:
+            known = {n: self.neighbours[n] for n in self.partners if n not in self.ejected}
+            self._counted = self.partners, self.ejected, known
+        return known
 
     @property
     def view(self) -> View:

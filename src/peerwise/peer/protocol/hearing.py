@@ -11,6 +11,7 @@ from peerwise.peer.protocol.messages import (
     NOWHERE,
     BadLetter,
     BadNumbers,
+    Body,
     Came,
     Look,
     Looked,
@@ -121,7 +122,7 @@ class Hearing(Ground):
             return place <= max(self.neighbours[sender].heard, default=NOWHERE)
         return place.round < self.place.round
 
-    def open(self, ticket: Ticket, sender: str, place: Place, body: bytes) -> None:
+    def open(self, ticket: Ticket, sender: str, place: Place, body: Body) -> None:
         """Take a letter that comes in time to the disk, or to quarantine."""
         neighbour = self.neighbours[sender]
         if self.is_coming(sender, place):

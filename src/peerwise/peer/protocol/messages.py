@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from peerwise.errors import PeerwiseError
 
+Body = Any  # of a letter that came: bytes, or what knows where they are; it has a length
+
 
 class BadLetter(PeerwiseError):
     """Bytes that are no letter of this federation."""
@@ -42,7 +44,7 @@ class Came(NamedTuple):
 
     sender: str
     place: Place
-    body: bytes
+    body: Body
     newest: bool
 
 
@@ -70,10 +72,10 @@ class Greeting(NamedTuple):
 class Checks(Protocol):
     """How letters that come are read: the one place where a letter is believed or not."""
 
-    def written(self, body: bytes) -> Envelope:
+    def written(self, body: Any) -> Envelope:
         """What is written on a letter of any phase; BadLetter where it is none."""
 
-    def opened(self, body: bytes, phase: int, checked: bool = True) -> Any:
+    def opened(self, body: Any, phase: int, checked: bool = True) -> Any:
         """The letter in bytes; BadNumbers where no honest node sends such numbers.
 
         `checked`: False for one that the operator has released from quarantine.
@@ -104,12 +106,20 @@ class Started(NamedTuple):
     fetches: frozenset[str] = frozenset()
 
 
+class Amended(NamedTuple):
+    """The charter was amended in what may change: whom to dial now, and how long to wait."""
+
+    dials: frozenset[str]
+    fetches: frozenset[str]
+    pace: Any
+
+
 class Pushed(NamedTuple):
     """A neighbour brings a letter."""
 
     ticket: Ticket
     sender: str
-    body: bytes
+    body: Body
 
 
 class Helloed(NamedTuple):
@@ -135,7 +145,7 @@ class Answered(NamedTuple):
     name: str
     method: str
     said: Greeting
-    body: bytes | None = None
+    body: Body | None = None
 
 
 class Failed(NamedTuple):
@@ -173,7 +183,7 @@ class Looked(NamedTuple):
 
     ejected: Mapping[str, str]
     aside: list[tuple[str, Place]]
-    inbox: Mapping[tuple[str, Place], bytes]
+    inbox: Mapping[tuple[str, Place], Body]
 
 
 class Computed(NamedTuple):
@@ -238,7 +248,7 @@ class PutAside(NamedTuple):
     sender: str
     place: Place
     why: str
-    body: bytes
+    body: Body
 
 
 class NoteLife(NamedTuple):
