@@ -27,6 +27,7 @@ class Blocks(NamedTuple):
 
     groups: tuple[int, ...]  # of each group of shards
     buckets: tuple[int, ...]  # of each bucket of slots
+    links: int  # links that are answered side by side
 
     @property
     def most(self) -> int:

@@ -23,7 +23,7 @@ from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
 from peerwise.simulate.sharded import ManyDevices
 from peerwise.topology import Topology
-from peerwise.topology.links import by_degree, late_links
+from peerwise.topology.links import by_degree, late_links, two_way
 
 LARGE = 10_000  # nodes from which on a GPU loses more by empty slots than by several buckets
 
@@ -100,7 +100,7 @@ def simulate(
         return in_turn(go, replicas, given, resume, checkpoint, progress)
     pages = channel.lag + 1 + (method.reply is not None)
     plan = Plan(method, stages, exact, pages, host=rows == "host")
-    late = _with_late(topology, channel.lag)
+    late = _prepared(topology, channel.lag, method.reply is not None)
     with runtime.precision_of(precision) as dtype:
         if rows == "host":
             shards = _rows_on_host(first_of(shards), dtype)
@@ -207,11 +207,11 @@ def _rows_on_host(shards: Shards, dtype: np.dtype) -> Shards:
     return Shards(tuple(groups))
 
 
-def _with_late(topology: Any, lag: int) -> Any:
-    """The topology, or that of each replica, with the links of messages still on their way."""
+def _prepared(topology: Any, lag: int, replies: bool) -> Any:
+    """The topology, or that of each replica, with links of messages on their way, and back."""
     if isinstance(topology, list):
-        return [late_links(one, lag) for one in topology]
-    return late_links(topology, lag)
+        return [_prepared(one, lag, replies) for one in topology]
+    return two_way(topology) if replies else late_links(topology, lag)
 
 
 def _skips_empty_slots(method: Method, n: int) -> bool:
