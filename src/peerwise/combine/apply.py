@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from peerwise.combine.packed import Packed
 from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
 
 TOGETHER = 64  # nodes whose slots are gathered together on a CPU
@@ -19,13 +20,16 @@ UNROLLED = 16  # slots accumulated without a loop: one pass over the values inst
 
 def all_finite(tree: Tree) -> Array:
     """For each entry along axis 0: whether everything it holds is finite."""
-    flags = [
-        (leaf * 0).reshape(leaf.shape[0], -1).sum(1) == 0  # a sum is quicker than `all`
-        for leaf in jax.tree.leaves(tree)
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    first = jax.tree.leaves(tree)[0]
-    return jnp.stack(flags).all(0) if flags else jnp.ones(first.shape[0], bool)
+
+    def fine(leaf: Array) -> Array:
+        flat = leaf.reshape(leaf.shape[0], -1)
+        if jax.default_backend() == "cpu":  # where a product of matrices is quicker than a sum
+            return jnp.matmul(flat, jnp.zeros(flat.shape[1], flat.dtype)) == 0
+        return (flat * 0).sum(1) == 0  # a sum is quicker than `all`
+
+    leaves = jax.tree.leaves(tree)
+    flags = [fine(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.stack(flags).all(0) if flags else jnp.ones(leaves[0].shape[0], bool)
 
 
 def _weights(
@@ -153,14 +157,14 @@ class Heard(NamedTuple):
         return jax.tree.map(lambda a: a[page[:, k], self.src[:, k]], sent)
 
 
-def in_slots(parts: Tree, slot: Array) -> Tree:
+def in_slots(parts: Packed | None, slot: Any) -> Tree:
     """Of the links' parts those in some slots; zeros where nobody is."""
 
     def at(a: Array) -> Array:
         there = (slot >= 0).reshape(slot.shape + (1,) * (a.ndim - 1))
         return jnp.where(there, a[slot], 0)
 
-    return jax.tree.map(at, parts)
+    return None if parts is None else jax.tree.map(at, parts).tree
 
 
 def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
@@ -219,7 +223,7 @@ def _chart_sent(rule: Mean, sent: Tree, pages: bool) -> Tree:
 
 def _slotwise(
     rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None,
-    parts: Tree = None,
+    parts: Packed | None = None,
 ) -> Tree:  # fmt: skip
     """New values, node after node, each gathering its slots: memory is slots x parameters."""
 
@@ -234,7 +238,7 @@ def _slotwise(
     return jax.lax.map(node, rows, batch_size=batch)
 
 
-def _together(sent: Tree, parts: Tree, heard: Heard) -> int:
+def _together(sent: Tree, parts: Packed | None, heard: Heard) -> int:
     """How many nodes gather their slots at once."""
     if jax.default_backend() == "cpu":
         return TOGETHER
@@ -273,7 +277,7 @@ def network(
     one: Any = None,
     server: bool = False,
     by: Sequence[Callable[..., Tree]] = (),
-    parts: Tree = None,
+    parts: Packed | None = None,
 ) -> Tree:
     """New values of all nodes. `sent` and `notes` hold a page per kept round where `page` is given.
 

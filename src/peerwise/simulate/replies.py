@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from peerwise.combine.apply import Heard, all_finite
+from peerwise.combine.packed import Packed, packed
 from peerwise.core import Array, Batched, Inbox, Message, Method, Shard, State, Tree, near
 from peerwise.shards import Shards
 from peerwise.simulate.exchange import Here, Part
@@ -23,7 +24,7 @@ class Parts(NamedTuple):
     as they come, none is kept, and the rest lies by slot [n, k].
     """
 
-    part: Tree  # [e, ...] the newest of every link; None where they are summed
+    part: Packed | None  # [e, ...] the newest of every link; None where they are summed
     sent: Array  # the round it was sent in, -1 = never
     weight: Array  # of the round before
     age: Array  # of the round before
@@ -59,18 +60,18 @@ def blank_parts(plan: Plan, topology: Topology, n: int, shape: Tree, dtype: Any)
         part = None
     else:
         places = (topology.links.src.shape[-1],)
-        part = jax.tree.map(lambda a: jnp.zeros((*places, *a.shape), a.dtype), shape)
+        part = packed(jax.tree.map(lambda a: jnp.zeros((*places, *a.shape), a.dtype), shape))
     never = jnp.full(places, -1, jnp.int32)
     return Parts(part, never, jnp.zeros(places, dtype), never)
 
 
-def _for_link(plan: Plan, shards: Shards, like: Any) -> Callable[..., Tree]:
+def _for_link(plan: Plan, shards: Shards, like: tuple[State, Inbox]) -> Callable[..., Tree]:
     """state, slot, node -> the reply to one link; `like` has the shapes of a state and a slot."""
     reply: Any = plan.method.reply
     alone = sealed(reply) if plan.exact else reply
     groups = shards.groups
     row = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), groups[0].shard)
-    if not _reads_rows(reply, *like, row):
+    if not _reads_rows(reply, like, row):
         blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), row)
         return lambda state, slot, node: alone(state, blank, slot)
     place, group = jnp.zeros(shards.n, jnp.int32), jnp.zeros(shards.n, jnp.int32)
@@ -87,9 +88,10 @@ def _for_link(plan: Plan, shards: Shards, like: Any) -> Callable[..., Tree]:
     return with_rows
 
 
-def _reads_rows(reply: Any, state: Tree, slot: Tree, row: Shard) -> bool:
+def _reads_rows(reply: Any, like: tuple[State, Inbox], row: Shard) -> bool:
     """Whether a reply depends on the rows of the node that says it."""
-    program = jax.make_jaxpr(lambda row, *rest: reply(rest[0], row, rest[1]))(row, state, slot)
+    state, slot = like
+    program = jax.make_jaxpr(lambda row, state, slot: reply(state, row, slot))(row, state, slot)
     rows = program.jaxpr.invars[: len(row)]
     read = [v for eqn in program.jaxpr.eqns for v in eqn.invars] + program.jaxpr.outvars
     return any(v is r for v in read for r in rows)
@@ -97,29 +99,25 @@ def _reads_rows(reply: Any, state: Tree, slot: Tree, row: Shard) -> bool:
 
 def _answers(
     plan: Plan, parts: Parts, sent: Message, state: State, t: Any, along: Along, shards: Shards
-) -> Tree:
+) -> Packed:
     """For every link the reply of its receiver to its sender, as heard in the round before."""
     page = (t - 1 - parts.age) % plan.pages
+    assert parts.part is not None
 
-    def told(link: Any) -> tuple[State, Inbox]:
-        """What the receiver of a link knows, and what lies in the slot of the sender."""
-        message, part = (jax.tree.map(lambda a: a[i], given)
-                         for i, given in (((page[link], along.src[link]), sent),
-                                          (link, parts.part)))  # fmt: skip
-        heard = Inbox(message.value, message.note, parts.weight[link], parts.age[link], part)
-        return jax.tree.map(lambda a: a[along.dst[link]], state), heard
+    def all_of(parts: Parts, page: Array, src: Array, dst: Array) -> Packed:
+        """The replies to some links."""
+        assert parts.part is not None
+        message = jax.tree.map(lambda a: a[page, src], sent)
+        slot = Inbox(message.value, message.note, parts.weight, parts.age, parts.part.tree)
+        knows = jax.tree.map(lambda a: a[dst], packed(state)).tree
+        like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (knows, slot))
+        answer = _for_link(plan, shards, like)
+        if plan.exact:
+            return packed(jax.lax.map(lambda given: answer(*given), (knows, slot, dst)))
+        return packed(jax.vmap(answer)(knows, slot, dst))
 
-    answer = _for_link(plan, shards, jax.eval_shape(told, 0))
-
-    def one(link: Any) -> Tree:
-        return answer(*told(link), along.dst[link])
-
-    links = jnp.arange(along.dst.shape[0])
-    if plan.exact:
-        return jax.lax.map(one, links)
-    if plan.blocks is None:
-        return jax.vmap(one)(links)
-    return in_blocks(jax.vmap(one), links, size=plan.blocks.links)
+    given = parts, page, along.src, along.dst
+    return in_blocks(all_of, *given, size=plan.blocks.links) if plan.blocks else all_of(*given)
 
 
 def deliver(
@@ -141,7 +139,8 @@ def deliver(
     weight = jnp.where(all_finite(replies), along.weight, 0)
     came = weight > 0
     if plan.method.believe is not None:
-        replies = jax.vmap(plan.method.believe)(parts.part, replies)
+        assert parts.part is not None
+        replies = packed(jax.vmap(plan.method.believe)(parts.part.tree, replies.tree))
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(came.reshape(came.shape + (1,) * (new.ndim - 1)), new, old)

@@ -49,10 +49,7 @@ def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Arra
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
         weight = shard.weight.astype(phi.dtype)[None]
         theta = model.theta(s)
-        if model.linear:
-            scores = _scores(phi, theta.weight)
-        else:
-            scores = log_posterior(model, s, shard.x)
+        scores = _scores(phi, theta.weight) if model.linear else log_posterior(model, s, shard.x)
         scores = scores - scores.max(1, keepdims=True)
         shares = jnp.exp(scores)  # once for each, for the posterior as well as for the loss
         whole = shares.sum(1, keepdims=True)
