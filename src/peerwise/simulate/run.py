@@ -16,7 +16,7 @@ from peerwise.core import Method, Tree, on_device, on_host
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
-from peerwise.simulate.nodes import Plan
+from peerwise.simulate.nodes import BLOCK, Plan
 from peerwise.simulate.program import Carry, advance_all, begin_all
 from peerwise.simulate.replicas import count_replicas, first_of, host_inputs, in_turn, inputs_of
 from peerwise.simulate.replies import part_shape
@@ -109,17 +109,15 @@ def simulate(
             network = host_inputs(seed, shards, late, probe, dtype)
             runner = ManyDevices(plan, mesh, cut, network, channel, np.asarray(at, np.int32))
         else:
-            if replicas is None and _skips_empty_slots(method, n):
-                late = by_degree(late)
-            runner = _OneDevice(plan, *inputs_of(seed, shards, late, probe, dtype), channel, at)
+            skips = replicas is None and _skips_empty_slots(plan, n)
+            slots = by_degree(late) if skips else late
+            runner = _OneDevice(plan, *inputs_of(seed, shards, slots, probe, dtype), channel, at)
         saved = None
         if checkpoint is not None:
-            key, *rest = runner.inputs
+            key, data, _, eye = runner.inputs
             raw = np.asarray(jax.random.key_data(key))
-            data, links, eye = rest
-            saved = Checkpoint(
-                checkpoint, method, stages, exact, raw, data, links, channel, eye, at
-            )
+            # not the links as the runner has them: another number of devices may order slots anew
+            saved = Checkpoint(checkpoint, method, stages, exact, raw, data, late, channel, eye, at)
         carry, done = _begun(runner, at, resume, saved)
         if done > rounds:
             raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
@@ -214,9 +212,12 @@ def _prepared(topology: Any, lag: int, replies: bool) -> Any:
     return two_way(topology) if replies else late_links(topology, lag)
 
 
-def _skips_empty_slots(method: Method, n: int) -> bool:
-    """Whether nodes go by degree; replies need all nodes to have as many slots."""
-    return n >= LARGE and method.reply is None and jax.default_backend() != "cpu"
+def _skips_empty_slots(plan: Plan, n: int) -> bool:
+    """Whether nodes go by degree; replies that are summed need all to have as many slots."""
+    on_cpu = jax.default_backend() == "cpu"
+    if plan.method.reply is None:
+        return n >= LARGE and not on_cpu
+    return not plan.sums_replies and n > (BLOCK if on_cpu else LARGE)
 
 
 def _begun(
