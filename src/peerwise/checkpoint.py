@@ -17,7 +17,8 @@ from peerwise.core import Tree
 from peerwise.errors import BadFile
 from peerwise.files import read_tensors, write_tensors
 
-NODES = "nodes"  # the name under which a part of a run keeps the numbers of its nodes
+NODES, LINKS = "nodes", "links"  # under which a part of a run keeps the numbers of its own
+WHOLE, BY_LINK = -1, -2  # instead of an axis of nodes: none, or a first axis of links
 
 
 def _contents(thing: Any, met: set[int]) -> Iterator[bytes]:
@@ -72,8 +73,16 @@ class Piece(NamedTuple):
     """What some nodes hold of a run."""
 
     nodes: np.ndarray  # [m] their numbers
-    rows: Tree  # arrays with an axis of m, or (axis -1) of the whole network
-    axes: Tree  # the axis of the nodes in each
+    links: np.ndarray  # [l] the numbers of the links by which they hear
+    rows: Tree  # arrays with an axis of m or l, or of the whole network
+    axes: Tree  # the axis of the nodes in each, `BY_LINK` or `WHOLE`
+
+
+def _at(axis: int, nodes: np.ndarray, links: np.ndarray) -> Any:
+    """Where an array of the whole network has what a piece holds."""
+    if axis == WHOLE:
+        return ...
+    return (links,) if axis == BY_LINK else (slice(None),) * axis + (nodes,)
 
 
 def joined(like: Tree, pieces: Iterable[Piece]) -> Tree:
@@ -83,7 +92,7 @@ def joined(like: Tree, pieces: Iterable[Piece]) -> Tree:
     for piece in pieces:
         rows, axes = jax.tree.leaves(piece.rows), jax.tree.leaves(piece.axes)
         for to, a, axis in zip(whole, rows, axes, strict=True):
-            to[(slice(None),) * axis + (piece.nodes,) if axis >= 0 else ...] = a
+            to[_at(axis, piece.nodes, piece.links)] = a
     return jax.tree.unflatten(structure, whole)
 
 
@@ -96,7 +105,8 @@ def save_piece(path: str | Path, part: int, piece: Piece, rounds: int, mark: str
     arrays = named_leaves(piece.rows)
     axes = {name: int(a) for name, a in named_leaves(piece.axes).items()}
     header = {"rounds": str(rounds), "run": mark, "axes": json.dumps(axes)}
-    write_tensors(_piece_file(Path(path), rounds, part), {**arrays, NODES: piece.nodes}, header)
+    arrays |= {NODES: piece.nodes, LINKS: piece.links}
+    write_tensors(_piece_file(Path(path), rounds, part), arrays, header)
 
 
 def save_index(path: str | Path, parts: int, rounds: int, mark: str) -> None:
@@ -124,14 +134,13 @@ def _from_pieces(path: Path, header: dict[str, str], like: dict[str, Any]) -> di
             raise BadFile(f"{path} was saved in {header['parts']} parts and {file} is not there; "
                           "put it back, or delete the others")  # fmt: skip
         about, tensors, _ = read_tensors(file, "part of a saved run", "delete it")
-        nodes = tensors.pop(NODES, np.zeros(0, np.int32))
+        nodes, links = (tensors.pop(name, np.zeros(0, np.int32)) for name in (NODES, LINKS))
         try:
             axes = json.loads(about["axes"])
             if about["run"] != header["run"] or tensors.keys() != whole.keys():
                 raise ValueError
             for name, a in tensors.items():
-                at = (slice(None),) * axes[name] + (nodes,) if axes[name] >= 0 else ...
-                whole[name][at] = a
+                whole[name][_at(axes[name], nodes, links)] = a
         except (LookupError, ValueError, TypeError):
             raise BadFile(f"{file} was saved by another run; delete it") from None
     return whole

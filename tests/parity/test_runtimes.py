@@ -238,6 +238,33 @@ def test_sums_relayed_over_lossy_links_still_arrive(precision):
     assert not np.array_equal(early, total)
 
 
+@pytest.mark.bits
+def test_a_reply_may_read_the_rows_of_who_says_it():
+    """Every node learns the sum of its neighbours' rows, of which some have more than others."""
+
+    def init(key, shard):
+        return State(shard.x[0] * 0, {})
+
+    def message(key, state):
+        return Message(state.value[0], {})
+
+    def reply(state, shard, heard):
+        return (shard.x * shard.weight[:, None]).sum(0)
+
+    def listen(own, inbox):
+        return inbox.part.sum(0)
+
+    method = Method(init, message, Slots(listen), lambda key, state, shard: state, None, reply)
+    x = np.random.default_rng(3).integers(-50, 50, (16, 2)).astype(float)
+    nodes = np.split(np.arange(16), [1, 2, 3, 5, 6, 11])
+    ring = topologies.ring(7)
+    assert len(pack(x, np.zeros(16), nodes).groups) > 1
+    case = Case(method, pack(x, np.zeros(16), nodes), ring, rounds=2)
+    own = np.stack([x[held].sum(0) for held in nodes])
+    for run in runs(case, "float32"):
+        np.testing.assert_array_equal(run.state.value, np.roll(own, 1, 0) + np.roll(own, -1, 0))
+
+
 def test_a_reply_counts_in_the_bytes_of_a_message():
     run = simulate(RELAY, SEVEN, topologies.chain(7), 2)
     assert run.message_bytes == 4 + 3 * 4  # one number to all, three to each

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from peerwise import topology
-from peerwise.checkpoint import Piece, fingerprint, joined, load, save_index, save_piece
+from peerwise.checkpoint import (
+    BY_LINK,
+    WHOLE,
+    Piece,
+    fingerprint,
+    joined,
+    load,
+    save_index,
+    save_piece,
+)
 from peerwise.errors import BadFile, BadSetting, MissingExtra, UnknownName
 from peerwise.metrics import consensus, errors, together
 from peerwise.metrics.probes import axes_of, split_probe
@@ -17,6 +26,7 @@ from peerwise.simulate import mesh_of, start_processes
 from peerwise.simulate.parts import crossing, divide
 from peerwise.simulate.rollcall import come, meet_all
 from peerwise.simulate.tables import tables_of
+from peerwise.topology.links import two_way
 
 N = 200
 
@@ -49,7 +59,7 @@ def test_every_node_has_one_place_and_every_link_finds_its_sender(graph, cut):
         numbers = made.numbers
         assert sorted(numbers[numbers < N]) == list(range(N))
         np.testing.assert_array_equal(numbers[made.part, made.place], np.arange(N))
-        tables = tables_of(links, made, False)
+        tables = tables_of(links, made)
         here, route = tables.here, tables.here.route
         heard = set()
         for g in range(links.links.src.shape[0]):
@@ -73,6 +83,31 @@ def test_every_node_has_one_place_and_every_link_finds_its_sender(graph, cut):
         assert heard == there
 
 
+@pytest.mark.parametrize("graph", ["tree", "ring", "hubs"])
+def test_every_link_finds_the_answer_that_comes_over_it(graph):
+    """Follows the tables as devices do: an answer to a link goes by the link in return."""
+    links = two_way(GRAPHS[graph]())
+    src, dst = (np.asarray(a)[0] for a in links.links[:2])
+    for parts in (2, 5):
+        tables = tables_of(links, divide(links, rows(N), parts), "kept")
+        route, row, numbers = tables.here.mail.route, tables.here.mail.row, tables.links
+        at_hand = [list(numbers[q]) for q in range(parts)]
+        if route.gather:
+            at_hand = [list(numbers.reshape(-1))] * parts
+        for give, shift in zip(route.give, route.shifts, strict=True):
+            for q in range(parts):
+                came = (q - shift) % parts
+                at_hand[q] += list(numbers[came][give[came, 0]])
+        met = []
+        for q in range(parts):
+            for e, link in enumerate(numbers[q]):
+                if link < src.size:
+                    met.append(link)
+                    answered = at_hand[q][row[q, e]]
+                    assert (src[answered], dst[answered]) == (dst[link], src[link])
+        assert sorted(met) == list(range(src.size))
+
+
 def test_a_tree_is_cut_in_few_places():
     n = 5000
     tree = topology.random_tree(n, seed=0)
@@ -85,7 +120,7 @@ def test_a_tree_is_cut_in_few_places():
 
 def test_where_everything_would_cross_all_is_given_to_all():
     def gathers(graph):
-        return tables_of(graph, divide(graph, rows(graph.n), 4), False).here.route.gather
+        return tables_of(graph, divide(graph, rows(graph.n), 4)).here.route.gather
 
     assert gathers(topology.complete(80))
     assert not gathers(topology.ring(N))
@@ -188,14 +223,19 @@ def test_a_process_that_does_not_come_is_named():
 def test_a_run_saved_in_parts_is_read_whole_and_damage_is_told(tmp_path):
     file, mark = tmp_path / "run", fingerprint("a run")
     like = {"a": np.arange(12.0).reshape(6, 2), "b": np.arange(6).reshape(1, 6), "c": np.ones(3)}
-    axes = {"a": 0, "b": 1, "c": -1}
+    like["by link"] = np.arange(9)  # of which the last is of nobody
+    axes = {"a": 0, "b": 1, "c": WHOLE, "by link": BY_LINK}
+    heard = np.array([0, 0, 1, 2, 3, 4, 5, 5])
 
     def pieces(*cuts):
-        return [
-            Piece(nodes, {"a": like["a"][nodes], "b": like["b"][:, nodes], "c": like["c"]}, axes)
-            for nodes in map(np.array, cuts)
-        ]
+        made = []
+        for nodes in map(np.array, cuts):
+            (links,) = np.nonzero(np.isin(heard, nodes))
+            rows = {"a": like["a"][nodes], "b": like["b"][:, nodes], "c": like["c"]}
+            made.append(Piece(nodes, links, rows | {"by link": like["by link"][links]}, axes))
+        return made
 
+    like["by link"][8] = 0
     for whole in (joined(like, pieces([4, 0], [1, 2, 3, 5])), joined(like, pieces(range(6)))):
         jax.tree.map(np.testing.assert_array_equal, whole, like)
     for done in (3, 5):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from peerwise.combine.packed import Packed
 from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
 
 TOGETHER = 64  # nodes whose slots are gathered together on a CPU
@@ -19,13 +20,16 @@ UNROLLED = 16  # slots accumulated without a loop: one pass over the values inst
 
 def all_finite(tree: Tree) -> Array:
     """For each entry along axis 0: whether everything it holds is finite."""
-    flags = [
-        (leaf * 0).reshape(leaf.shape[0], -1).sum(1) == 0  # a sum is quicker than `all`
-        for leaf in jax.tree.leaves(tree)
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    first = jax.tree.leaves(tree)[0]
-    return jnp.stack(flags).all(0) if flags else jnp.ones(first.shape[0], bool)
+
+    def fine(leaf: Array) -> Array:
+        flat = leaf.reshape(leaf.shape[0], -1)
+        if jax.default_backend() == "cpu":  # where a product of matrices is quicker than a sum
+            return jnp.matmul(flat, jnp.zeros(flat.shape[1], flat.dtype)) == 0
+        return (flat * 0).sum(1) == 0  # a sum is quicker than `all`
+
+    leaves = jax.tree.leaves(tree)
+    flags = [fine(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.stack(flags).all(0) if flags else jnp.ones(leaves[0].shape[0], bool)
 
 
 def _weights(
@@ -138,8 +142,8 @@ class Heard(NamedTuple):
     weight: Array  # [b, k]
     age: Array  # [b, k]
     page: Array | None  # [b, k] which of the kept rounds of messages; None: only this round is kept
-    part: Tree = None  # [b, k, ...]
     link: Array | None = None  # [b, k] link weight whether or not it arrived
+    slot: Array | None = None  # [b, k] which of the links' parts; -1 = none
 
     def of(self, tree: Tree) -> Tree:
         """Entries of `tree` that belong to these nodes."""
@@ -151,6 +155,16 @@ class Heard(NamedTuple):
             return jax.tree.map(lambda a: a[self.src[:, k]], sent)
         page = self.page
         return jax.tree.map(lambda a: a[page[:, k], self.src[:, k]], sent)
+
+
+def in_slots(parts: Packed | None, slot: Any) -> Tree:
+    """Of the links' parts those in some slots; zeros where nobody is."""
+
+    def at(a: Array) -> Array:
+        there = (slot >= 0).reshape(slot.shape + (1,) * (a.ndim - 1))
+        return jnp.where(there, a[slot], 0)
+
+    return None if parts is None else jax.tree.map(at, parts).tree
 
 
 def _mean(rule: Mean, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard) -> Tree:
@@ -208,28 +222,30 @@ def _chart_sent(rule: Mean, sent: Tree, pages: bool) -> Tree:
 
 
 def _slotwise(
-    rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None
-) -> Tree:
+    rule: Any, own: Tree, note: Tree, sent: Tree, notes: Tree, heard: Heard, batch: int | None,
+    parts: Packed | None = None,
+) -> Tree:  # fmt: skip
     """New values, node after node, each gathering its slots: memory is slots x parameters."""
 
     def node(args: Any) -> Tree:
-        value, own_note, src, weight, age, page, part, link = args
+        value, own_note, src, weight, age, page, slot, link = args
         get = (lambda a: a[src]) if page is None else (lambda a: a[page, src])
-        inbox = Inbox(jax.tree.map(get, sent), jax.tree.map(get, notes), weight, age, part, link)
+        said, noted = jax.tree.map(get, (sent, notes))
+        inbox = Inbox(said, noted, weight, age, in_slots(parts, slot), link)
         return rule(value, own_note, inbox)
 
-    rows = (own, note, heard.src, heard.weight, heard.age, heard.page, heard.part, heard.link)
+    rows = (own, note, heard.src, heard.weight, heard.age, heard.page, heard.slot, heard.link)
     return jax.lax.map(node, rows, batch_size=batch)
 
 
-def _together(sent: Tree, heard: Heard) -> int:
+def _together(sent: Tree, parts: Packed | None, heard: Heard) -> int:
     """How many nodes gather their slots at once."""
     if jax.default_backend() == "cpu":
         return TOGETHER
     nodes, slots = heard.src.shape
-    parts = sum(a.nbytes for a in jax.tree.leaves(heard.part)) // nodes
     values = [a[0] if heard.page is None else a[0, 0] for a in jax.tree.leaves(sent)]
-    return min(nodes, max(TOGETHER, GATHERED // (parts + slots * sum(a.nbytes for a in values))))
+    values += [a[0] for a in jax.tree.leaves(parts)]
+    return min(nodes, max(TOGETHER, GATHERED // (slots * sum(a.nbytes for a in values))))
 
 
 def _server_slots(
@@ -261,8 +277,11 @@ def network(
     one: Any = None,
     server: bool = False,
     by: Sequence[Callable[..., Tree]] = (),
+    parts: Packed | None = None,
 ) -> Tree:
     """New values of all nodes. `sent` and `notes` hold a page per kept round where `page` is given.
+
+    `parts` are the newest replies, by link.
 
     `one`: a stand-in for `one_node`, applied node after node (exact mode). `server`: `heard` is one
     row of slots that all nodes share. `by`, for each of `heard`: calls a function with rows of
@@ -277,14 +296,14 @@ def network(
         n = jax.tree.leaves(own)[0].shape[0]
         heard = (jax.tree.map(lambda a: jnp.broadcast_to(a, (n, *a.shape[1:])), heard[0]),)
     if one is not None:
-        new = [_slotwise(one, h.of(own), h.of(note), sent, notes, h, None) for h in heard]
+        new = [_slotwise(one, h.of(own), h.of(note), sent, notes, h, None, parts) for h in heard]
     else:
         by = by or (_at_once,) * len(heard)
         some: Callable[..., Tree]
         if isinstance(rule, Slots):
             node = _at_one(rule, server)
             some = lambda mine, noted, h: _slotwise(  # noqa: E731
-                node, mine, noted, sent, notes, h, _together(sent, h)
+                node, mine, noted, sent, notes, h, _together(sent, parts, h), parts
             )
         else:
             charted = _chart_sent(rule, sent, pages)

@@ -13,13 +13,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from peerwise.core import Array, Inbox, Message, Range, Shard, State, Tree
 
 # Rounds of silence after which a link counts as gone. The nodes behind it then drop out of the
 # sum, which is worse than a late sum: hence a long wait. A node back before its end costs nothing.
 PATIENCE = 64
-UNROLLED = 16  # slots added without a loop, which is faster up to about this many
+UNROLLED = 16  # slots added one by one on a GPU, which is faster up to about this many
 FAR = 2**30  # more steps than any path has
 # of the parts that neighbours send, whatever is summed in them
 RANGES = (
@@ -162,15 +163,20 @@ def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
 def _summed(near: Array, parts: Array) -> tuple[Array, Array]:
     """The parts [k, ...] that are `near`, as a number and what its rounding left out."""
 
-    def put(k: Any, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
-        return _plus(*so_far, jnp.where(near[k], parts[k], 0))
+    def put(so_far: tuple[Array, Array], part: tuple[Array, Array]) -> tuple[Array, Array]:
+        return _plus(so_far[0], so_far[1] + part[1], part[0])
 
-    zero = jnp.zeros_like(parts[0]), jnp.zeros_like(parts[0])
-    if parts.shape[0] > UNROLLED:
-        return jax.lax.fori_loop(0, parts.shape[0], put, zero)
-    for k in range(parts.shape[0]):
-        zero = put(k, zero)
-    return zero
+    there = near.reshape(near.shape + (1,) * (parts.ndim - 1))
+    terms, zero = jnp.where(there, parts, 0), np.zeros((), parts.dtype)
+    if jax.default_backend() == "cpu" or parts.shape[0] > UNROLLED:
+        both: tuple[Array, Array] = jax.lax.reduce(
+            (terms, jnp.zeros_like(terms)), (zero, zero), put, (0,)
+        )
+        return both
+    total = terms[0], jnp.zeros_like(terms[0])
+    for k in range(1, parts.shape[0]):
+        total = _plus(*total, terms[k])
+    return total
 
 
 def _once(pair: tuple[Array, Array]) -> Array:

@@ -16,7 +16,7 @@ from peerwise.simulate.nodes import Plan
 from peerwise.simulate.program import advance_all, begin_all
 from peerwise.simulate.replies import part_shape
 from peerwise.topology import Topology
-from peerwise.topology.links import late_links
+from peerwise.topology.links import late_links, two_way
 
 # what only moves numbers
 _MOVES = {
@@ -62,7 +62,9 @@ def cost_of(
     with runtime.precision_of(precision) as dtype:
         eye = None if probe is None else runtime.as_probe(probe, dtype)
         data = jax.tree.map(lambda a: _shape(a, dtype), shards)
-        links = jax.tree.map(_shape, late_links(topology, channel.lag))
+        replies = method.reply is not None
+        prepared = two_way(topology) if replies else late_links(topology, channel.lag)
+        links = jax.tree.map(_shape, prepared)
         key, at = (
             jax.eval_shape(lambda: jax.random.key(0)),
             jax.ShapeDtypeStruct((recorded,), np.int32),

@@ -32,6 +32,14 @@ class Whole(NamedTuple):
         """The place of each link's sender among the messages at hand."""
         return links.src
 
+    def hearers(self, links: Links, graph: Array) -> Array:
+        """The place of each link's receiver among the nodes here."""
+        return links.dst
+
+    def returned(self, answers: Tree, back: Array) -> Tree:
+        """What came over each link here: the answer of its sender to the link `back`."""
+        return jax.tree.map(lambda a: a[back], answers)
+
     def brought(self, out: Tree) -> Tree:
         """Messages of the nodes here; on a fixed graph also of those elsewhere that links need."""
         return out
@@ -121,14 +129,29 @@ class Letters:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
+class Mail:
+    """How the answers to links reach the links by which they go: all of them at once."""
+
+    route: Route
+    row: Array  # [e] of the answers at hand
+
+    def __call__(self, answers: Tree) -> Tree:
+        """Answers [e, ...] to the links here, as those that come over them."""
+        return jax.tree.map(lambda a: a[self.row], self.route(answers, 0))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
 class Part:
     """The nodes of one device. Places that hold no node have the number n."""
 
     numbers: Array  # [p]
     place: Array  # [graphs, e] of each link's sender among the messages at hand
+    hearer: Array  # [graphs, e] the place of each link's receiver
     route: Route
     order: Array  # [n] where each node lies among the places of all parts
-    letters: Letters | None
+    letters: Letters | None  # of replies that are summed
+    mail: Mail | None  # of those that are kept
     fixed: bool = field(metadata={"static": True})  # one graph: pages keep what was brought
 
     def nodes(self, n: int) -> Array:
@@ -143,6 +166,15 @@ class Part:
     def senders(self, links: Links, graph: Array) -> Array:
         """The place of each link's sender among the messages at hand."""
         return self.place[graph]
+
+    def hearers(self, links: Links, graph: Array) -> Array:
+        """The place of each link's receiver among the nodes here."""
+        return self.hearer[graph]
+
+    def returned(self, answers: Tree, back: Array) -> Tree:
+        """What came over each link here: the answer of its sender to the link in return."""
+        assert self.mail is not None
+        return self.mail(answers)
 
     def brought(self, out: Tree) -> Tree:
         """Messages of the nodes here; on a fixed graph also of those elsewhere that links need."""

@@ -27,6 +27,7 @@ class Blocks(NamedTuple):
 
     groups: tuple[int, ...]  # of each group of shards
     buckets: tuple[int, ...]  # of each bucket of slots
+    links: int  # links that are answered side by side
 
     @property
     def most(self) -> int:
@@ -120,11 +121,11 @@ def _fitting(rows: Any) -> int:
 def apart(t: Any, f: Callable[[], Tree], like: Tree) -> Tree:
     """f() computed once: XLA fuses an operation into each of its users, which compute it again.
 
-    On a CPU a barrier does not hold it back, but a loop does, even one of one turn, as long as XLA
-    cannot know that there is only one: it begins with round t.
+    On a CPU a barrier does not hold it back, but a choice does, as long as XLA cannot know that
+    there is none: no round t is below 0.
     """
     if jax.default_backend() == "cpu":
-        return jax.lax.fori_loop(t, t + 1, lambda *_: f(), like)
+        return jax.lax.cond(t >= 0, f, lambda: jax.tree.map(jnp.zeros_like, like))
     return jax.lax.optimization_barrier(f())
 
 

@@ -70,7 +70,8 @@ def divide(topology: Topology, shards: Shards, parts: int, cut: str = "auto") ->
     count = np.zeros((len(shards.groups) * buckets, parts), np.int64)
     np.add.at(count, (kind, part), 1)
     room = count.max(1)  # places of a kind in every part
-    blocks = Blocks(_blocks(group, len(shards.groups)), _blocks(bucket, buckets))
+    links = block_of(topology.links.src.shape[-1])
+    blocks = Blocks(_blocks(group, len(shards.groups)), _blocks(bucket, buckets), links)
     square = room.reshape(-1, buckets)  # a view
     for i, block in enumerate(blocks.groups):
         square[i, -1] += max(0, block - int(square[i].sum()))

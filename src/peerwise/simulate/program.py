@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from peerwise import runtime
 from peerwise.channel import Channel
-from peerwise.combine.apply import Heard, all_finite, network, one_node, take_parts
+from peerwise.combine.apply import Heard, all_finite, in_slots, network, one_node, take_parts
 from peerwise.core import Array, Message, State, Tree
 from peerwise.runtime import ADAPT, CHANNEL, LINKS, MESSAGE
 from peerwise.shards import Shards
@@ -28,7 +28,7 @@ from peerwise.simulate.nodes import (
     keys,
     sealed,
 )
-from peerwise.simulate.replies import Parts, blank_parts, deliver, part_shape, summed
+from peerwise.simulate.replies import Along, Parts, blank_parts, deliver, part_shape, summed
 from peerwise.topology import Topology
 
 WHOLE = Whole()
@@ -66,41 +66,48 @@ def begin(
         records = dict.fromkeys(plan.stages, kept)
     parts = None
     if method.reply is not None:
-        k = topology.table[0][1].shape[-1]
         shape = part_shape(method, state, message, shards.groups[0].shard, 1)
-        parts = blank_parts(plan, shards, n, k, shape)
+        parts = blank_parts(plan, topology, n, shape, shards.groups[0].shard.weight.dtype)
     return Carry(state, sent, parts, records)
 
 
 def _hear(
     plan: Plan, carry: Carry, key: Array, t: Any, topology: Topology, channel: Channel, here: Here
-) -> tuple[Heard, ...]:
-    """Who is in which slot of whose inbox this round."""
+) -> tuple[tuple[Heard, ...], Along]:
+    """Who is in which slot of whose inbox this round, and what comes along each link."""
     there = topology(jax.random.fold_in(key, LINKS), t)
     links = channel(jax.random.fold_in(key, CHANNEL), t, there, topology.late(t))
     fine = jax.vmap(all_finite)(carry.sent)  # [pages, n]
     graph = topology.at(t)
     senders = here.senders(links, graph)
+    dtype = runtime.float_of(carry.sent)
+    pages = (t - links.age) % plan.pages
+    arrived = (links.age <= t) & fine[pages, senders]
+    weights = jnp.where(arrived, links.weight, 0).astype(dtype)
+    ages = jnp.where(weights > 0, links.age, -1)
     heard = []
     for nodes, table in topology.table:
         slot = table[graph]
         edge = jnp.maximum(slot, 0)
-        src, age = senders[edge], links.age[edge]
-        page = (t - age) % plan.pages
-        arrived = (slot >= 0) & (age <= t) & fine[page, src]
-        dtype = runtime.float_of(carry.sent)
-        weight = jnp.where(arrived, links.weight[edge], 0).astype(dtype)
+        weight = jnp.where(slot >= 0, weights[edge], 0)
+        age = jnp.where(slot >= 0, ages[edge], -1)
+        page = None if plan.pages == 1 else pages[edge]
         link = jnp.where(slot >= 0, there.weight[edge], 0).astype(dtype)
-        age = jnp.where(weight > 0, age, -1)
-        slots = src, weight, age, None if plan.pages == 1 else page, None, link
+        slots = senders[edge], weight, age, page, link
         if topology.server:  # one row of slots for all: the message that each node sent up
             slots = jax.tree.map(lambda a: a.T, slots)
         heard.append(Heard(nodes if len(topology.table) > 1 else None, *slots))
-    return tuple(heard)
+    return tuple(heard), Along(senders, here.hearers(links, graph), weights)
 
 
 def _combine(
-    plan: Plan, carry: Carry, t: Any, heard: tuple[Heard, ...], topology: Topology, here: Here
+    plan: Plan,
+    carry: Carry,
+    t: Any,
+    heard: tuple[Heard, ...],
+    parts: Tree,
+    topology: Topology,
+    here: Here,
 ) -> Tree:
     method, state = plan.method, carry.state
     now = t % plan.pages
@@ -113,16 +120,18 @@ def _combine(
         one = sealed(partial(one_node, method.combine, hears_itself=topology.server))
     by = [partial(in_blocks, size=size) for size in plan.blocks.buckets] if plan.blocks else ()
     return network(
-        method.combine, state.value, note, sent, notes, heard, one, server=topology.server, by=by
-    )
+        method.combine, state.value, note, sent, notes, heard, one, server=topology.server, by=by,
+        parts=parts,
+    )  # fmt: skip
 
 
-def _take(plan: Plan, state: State, total: Tree, heard: Heard) -> Any:
+def _take(plan: Plan, state: State, total: Tree, parts: Tree, heard: Heard) -> Any:
     """The states after `take` of the replies' sums; in exact mode replies are summed here."""
     take: Any = plan.method.take
     if plan.sums_replies:
         return jax.vmap(take)(state, total)
-    return each(plan, partial(take_parts, plan.method), state, heard.part, heard.weight)
+    part = in_slots(parts, heard.slot)
+    return each(plan, partial(take_parts, plan.method), state, part, heard.weight)
 
 
 def _look(plan: Plan, stage: str, carry: Carry, t: Any, probe: Any, at: Array) -> Carry:
@@ -162,19 +171,20 @@ def _one_round(
     else:
         sent = kept = jax.tree.map(lambda old, new: old.at[t % plan.pages].set(new), kept, out)
     carry = carry._replace(sent=here.at_hand(sent, topology, t))
-    heard = _hear(plan, carry, key, t, topology, channel, here)
-    parts, total = None, None
+    heard, along = _hear(plan, carry, key, t, topology, channel, here)
+    parts, part, total = None, None, None
     if carry.parts is not None:
-        given = (plan, carry.parts, carry.sent, carry.state, t, heard[0], shards, here)
+        given = plan, carry.parts, carry.sent, carry.state, t
         if plan.sums_replies:
-            parts, answered, total = summed(*given)
+            parts, answered, total = summed(*given, heard[0], shards, here)
+            heard = (answered,)
         else:
-            parts, answered = deliver(*given)
-        heard = (answered,)
-    value = apart(t, lambda: _combine(plan, carry, t, heard, topology, here), carry.state.value)
-    state = State(value, carry.state.memory)
+            parts, heard = deliver(*given, heard, along, shards, topology, here)
+            part = parts.part
+    combine = partial(_combine, plan, carry, t, heard, part, topology, here)
+    state = State(apart(t, combine, carry.state.value), carry.state.memory)
     if method.take is not None:
-        state = _take(plan, state, total, heard[0])
+        state = _take(plan, state, total, part, heard[0])
     carry = carry._replace(parts=parts, sent=kept, state=state)
     carry = _look(plan, "combine", carry, t, probe, at)
     state = each_shard(plan, keyed(method.adapt), shards, keys(key, ADAPT, t, nodes), carry.state)

@@ -16,14 +16,14 @@ from peerwise.core import Method, Tree, on_device, on_host
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.runtime import Probe, Run
 from peerwise.shards import Shards
-from peerwise.simulate.nodes import Plan
+from peerwise.simulate.nodes import BLOCK, Plan
 from peerwise.simulate.program import Carry, advance_all, begin_all
 from peerwise.simulate.replicas import count_replicas, first_of, host_inputs, in_turn, inputs_of
 from peerwise.simulate.replies import part_shape
 from peerwise.simulate.saving import Checkpoint, resumed
 from peerwise.simulate.sharded import ManyDevices
 from peerwise.topology import Topology
-from peerwise.topology.links import by_degree, late_links
+from peerwise.topology.links import by_degree, late_links, two_way
 
 LARGE = 10_000  # nodes from which on a GPU loses more by empty slots than by several buckets
 
@@ -100,7 +100,7 @@ def simulate(
         return in_turn(go, replicas, given, resume, checkpoint, progress)
     pages = channel.lag + 1 + (method.reply is not None)
     plan = Plan(method, stages, exact, pages, host=rows == "host")
-    late = _with_late(topology, channel.lag)
+    late = _prepared(topology, channel.lag, method.reply is not None)
     with runtime.precision_of(precision) as dtype:
         if rows == "host":
             shards = _rows_on_host(first_of(shards), dtype)
@@ -109,17 +109,15 @@ def simulate(
             network = host_inputs(seed, shards, late, probe, dtype)
             runner = ManyDevices(plan, mesh, cut, network, channel, np.asarray(at, np.int32))
         else:
-            if replicas is None and _skips_empty_slots(method, n):
-                late = by_degree(late)
-            runner = _OneDevice(plan, *inputs_of(seed, shards, late, probe, dtype), channel, at)
+            skips = replicas is None and _skips_empty_slots(plan, n)
+            slots = by_degree(late) if skips else late
+            runner = _OneDevice(plan, *inputs_of(seed, shards, slots, probe, dtype), channel, at)
         saved = None
         if checkpoint is not None:
-            key, *rest = runner.inputs
+            key, data, _, eye = runner.inputs
             raw = np.asarray(jax.random.key_data(key))
-            data, links, eye = rest
-            saved = Checkpoint(
-                checkpoint, method, stages, exact, raw, data, links, channel, eye, at
-            )
+            # not the links as the runner has them: another number of devices may order slots anew
+            saved = Checkpoint(checkpoint, method, stages, exact, raw, data, late, channel, eye, at)
         carry, done = _begun(runner, at, resume, saved)
         if done > rounds:
             raise BadSetting(f"the run has done {done} rounds already; ask for that many or more")
@@ -207,16 +205,19 @@ def _rows_on_host(shards: Shards, dtype: np.dtype) -> Shards:
     return Shards(tuple(groups))
 
 
-def _with_late(topology: Any, lag: int) -> Any:
-    """The topology, or that of each replica, with the links of messages still on their way."""
+def _prepared(topology: Any, lag: int, replies: bool) -> Any:
+    """The topology, or that of each replica, with links of messages on their way, and back."""
     if isinstance(topology, list):
-        return [late_links(one, lag) for one in topology]
-    return late_links(topology, lag)
+        return [_prepared(one, lag, replies) for one in topology]
+    return two_way(topology) if replies else late_links(topology, lag)
 
 
-def _skips_empty_slots(method: Method, n: int) -> bool:
-    """Whether nodes go by degree; replies need all nodes to have as many slots."""
-    return n >= LARGE and method.reply is None and jax.default_backend() != "cpu"
+def _skips_empty_slots(plan: Plan, n: int) -> bool:
+    """Whether nodes go by degree; replies that are summed need all to have as many slots."""
+    on_cpu = jax.default_backend() == "cpu"
+    if plan.method.reply is None:
+        return n >= LARGE and not on_cpu
+    return not plan.sums_replies and n > (BLOCK if on_cpu else LARGE)
 
 
 def _begun(

@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
 from peerwise import runtime
-from peerwise.checkpoint import Piece, joined
+from peerwise.checkpoint import BY_LINK, WHOLE, Piece, joined
 from peerwise.core import Array, Method, Shard, State, Tree
 from peerwise.metrics.probes import axes_of, split_probe
 from peerwise.shards import Group, Shards
@@ -139,11 +139,15 @@ class ManyDevices:
         key, shards, topology, probe = self.inputs = inputs
         self._mesh = Mesh(mesh.devices.reshape(-1), (AXIS,))
         shapes = jax.eval_shape(lambda *given: given, shards, topology, probe, at)
+        self._links, self._by_link = topology.links.src.shape[-1], not plan.sums_replies
         self._like: Carry = jax.eval_shape(partial(begin_all, plan, None), key, *shapes)
         self.division = divide(topology, shards, mesh.devices.size, cut)
         on_cpu = mesh.devices.flat[0].platform == "cpu"
         self._plan = plan._replace(blocks=self.division.blocks) if on_cpu else plan
-        self.tables = tables_of(topology, self.division, plan.method.reply is not None)
+        replies = None
+        if plan.method.reply is not None:
+            replies = "summed" if plan.sums_replies else "kept"
+        self.tables = tables_of(topology, self.division, replies)
         each, self._whole = split_probe(probe)
         axes = [axes_of(look) for look in each]
         self._each = tuple(
@@ -218,10 +222,10 @@ class ManyDevices:
         )
 
     def _taken(self, array: Any, axis: int, nodes: np.ndarray) -> Array:
-        """What an array has along its axis of nodes for those of each part [parts, ...]."""
+        """What an array has along its axis of nodes, or links, for those of each part."""
         array = np.asarray(array)
         shape = (*array.shape[:axis], nodes.shape[1], *array.shape[axis + 1 :])
-        at = np.minimum(nodes, self.division.n - 1)
+        at = np.minimum(nodes, array.shape[axis] - 1)
         return self._made(shape, lambda q: array.take(at[q], axis))
 
     def _shared_out(self, array: Any, axis: int = 0) -> Array:
@@ -273,22 +277,27 @@ class ManyDevices:
         among = q * numbers.size if self.tables.here.fixed and self.tables.here.route.gather else 0
         merged = {stage: self._merged(*both) for stage, both in local.records.items()}
 
+        links = self.tables.links[q]
+        (kept,) = np.nonzero(links < self._links)
+
         def own(a: np.ndarray, axis: int) -> np.ndarray:
-            return a if axis < 0 else a.take(places, axis)
+            if axis == BY_LINK:
+                return a[kept]
+            return a if axis == WHOLE else a.take(places, axis)
 
         axes = self._axes
         state, parts, records = jax.tree.map(
             own, (local.state, local.parts, merged), (axes.state, axes.parts, axes.records)
         )
         sent = jax.tree.map(lambda a: a.take(places + among, 1), local.sent)
-        return Piece(numbers[places], Carry(state, sent, parts, records), axes)
+        return Piece(numbers[places], links[kept], Carry(state, sent, parts, records), axes)
 
     def placed(self, carry: Carry) -> Carry:
         """A carry of all nodes, each part's on its device."""
         records = {
             stage: tuple(
                 jax.tree.map(
-                    lambda a, axis: self._copies(a) if axis < 0 else self._shared_out(a, axis),
+                    lambda a, axis: self._copies(a) if axis == WHOLE else self._shared_out(a, axis),
                     *both,
                 )
                 for both in zip(
@@ -297,7 +306,9 @@ class ManyDevices:
             )
             for stage, seen in carry.records.items()
         }
-        state, parts = jax.tree.map(self._shared_out, (carry.state, carry.parts))
+        state = jax.tree.map(self._shared_out, carry.state)
+        held = self.tables.links if self._by_link else self.division.numbers
+        parts = jax.tree.map(lambda a: self._taken(a, 0, held), carry.parts)
         sent = jax.tree.map(lambda a: self._taken(a, 1, self.tables.held), carry.sent)
         return Carry(state, sent, parts, records)
 
@@ -319,7 +330,7 @@ class ManyDevices:
 
     @cached_property
     def _axes(self) -> Carry:
-        """The axis of nodes in every array of a carry; -1: none."""
+        """The axis of nodes in every array of a carry, or what it has instead."""
 
         def along(tree: Tree, axis: int) -> Tree:
             return jax.tree.map(lambda _: axis, tree)
@@ -327,8 +338,9 @@ class ManyDevices:
         like, records = self._like, {}
         for stage, seen in like.records.items():
             each, whole = self._split(seen)
-            records[stage] = self._merged(along(each, 1), along(whole, -1))
-        return Carry(along(like.state, 0), along(like.sent, 1), along(like.parts, 0), records)
+            records[stage] = self._merged(along(each, 1), along(whole, WHOLE))
+        parts = along(like.parts, BY_LINK if self._by_link else 0)
+        return Carry(along(like.state, 0), along(like.sent, 1), parts, records)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

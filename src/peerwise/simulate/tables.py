@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from peerwise.core import Links
-from peerwise.simulate.exchange import Letters, Part, Route
+from peerwise.simulate.exchange import Letters, Mail, Part, Route
 from peerwise.simulate.parts import Division
 from peerwise.topology import Topology
 
@@ -18,6 +18,7 @@ class Tables(NamedTuple):
     topology: Topology  # the links that a part hears, with the numbers of both ends
     here: Part
     held: np.ndarray  # [parts, rows] whose message is in each row of a kept page; n: nobody's
+    links: np.ndarray  # [parts, e] the number of each link in the network; none: past the last
     crossing: int  # messages that other parts need, in the round with most of them
     exchanged: int  # messages that cross in a round, with padding
 
@@ -27,11 +28,20 @@ class _Wanted(NamedTuple):
 
     graph: np.ndarray  # [w]
     by: np.ndarray  # [w] the part
-    node: np.ndarray  # [w] whose row
+    row: np.ndarray  # [w] whose: the number of a node, or of a link
 
 
-def tables_of(topology: Topology, cut: Division, replies: bool) -> Tables:
-    """The tables of all parts; with those for replies, where a method has them."""
+class _Rows(NamedTuple):
+    """Where rows lie that parts may want."""
+
+    part: np.ndarray  # [n] of each
+    place: np.ndarray  # [n] there
+    room: int  # rows of a part
+    parts: int
+
+
+def tables_of(topology: Topology, cut: Division, replies: str | None = None) -> Tables:
+    """The tables of all parts; with those for replies that are "summed" or "kept"."""
     links = [np.asarray(a) for a in topology.links]
     graphs, parts, p = links[0].shape[0], cut.parts, cut.numbers.shape[1]
     if topology.server:  # everybody hears everybody: each part has all links
@@ -41,29 +51,38 @@ def tables_of(topology: Topology, cut: Division, replies: bool) -> Tables:
         part = _each(cut.order[np.minimum(links[0], cut.n - 1)], parts)
         before = None if topology.before is None else _each(topology.before, parts)
         needed, placed = (parts - 1) * cut.n, None
+        hearer, numbers, mail = part, _each(np.arange(links[0].shape[1]), parts), None
     else:
         (graph, link), local, e = _shared_out(topology, cut)
         mine = _own_links(links, cut, (graph, link), local, e)
         table = _own_slots(topology, cut, local)
         src, dst = (a[graph, link] for a in links[:2])
         wanted = _Wanted(graph, cut.part[dst], src)
-        route, place, placed = _route(cut, graphs, wanted)
-        part = np.zeros((parts, graphs, e), np.int32)
-        part[wanted.by, graph, local[graph, link]] = place
+        nodes = _Rows(cut.part, cut.place, p, parts)
+        route, place, placed = _route(nodes, graphs, wanted)
+        there = wanted.by, graph, local[graph, link]
+        part, hearer = np.zeros((2, parts, graphs, e), np.int32)
+        part[there], hearer[there] = place, cut.place[dst]
+        numbers = np.full((parts, e), links[0].shape[1])
+        numbers[there[0], there[2]] = link  # of the last graph, if there are several
+        mail = _mail(topology, cut, link, local[0], e) if replies == "kept" else None
         needed = _needed(cut, wanted)
         before = None
         if topology.before is not None:
             old = np.asarray(topology.before)
             before = np.zeros((parts, graphs, e, old.shape[-1]), old.dtype)
-            before[wanted.by, graph, local[graph, link]] = old[graph, link]
-    letters = _letters(topology, cut) if replies else None
-    here = Part(cut.numbers, part, route, _each(cut.order, parts), letters, graphs == 1)
+            before[there] = old[graph, link]
+    letters = _letters(topology, cut) if replies == "summed" else None
+    order = _each(cut.order, parts)
+    here = Part(cut.numbers, part, hearer, route, order, letters, mail, graphs == 1)
+    every = _each(topology.every, parts)
     cut_links = replace(
-        topology, links=Links(*mine), table=table, every=_each(topology.every, parts), before=before
+        topology, links=Links(*mine), table=table, every=every, before=before, back=None
     )
     # with the axis of parts the last of a route's tables are its rows
     rows = (parts - 1) * p if route.gather else sum(g.shape[-1] for g in route.give)
-    return Tables(cut_links, here, _held(cut, route, placed), needed, rows * parts)
+    held = _held(cut, route, placed)
+    return Tables(cut_links, here, held, numbers, needed, rows * parts)
 
 
 def _each(array: Any, parts: int) -> np.ndarray:
@@ -88,7 +107,7 @@ def _shared_out(
     rank = np.arange(key.size) - np.repeat(np.cumsum(count) - count, count)
     local = np.full(dst.shape, -1, np.int64)
     local[graph[order], link[order]] = rank
-    return (graph, link), local, max(1, int(count.max()))
+    return (graph, link), local, max(cut.blocks.links, int(count.max()))
 
 
 def _own_links(
@@ -119,45 +138,45 @@ def _own_slots(topology: Topology, cut: Division, local: np.ndarray) -> Any:
 
 
 def _route(
-    cut: Division, graphs: int, wanted: _Wanted
+    rows: _Rows, graphs: int, wanted: _Wanted
 ) -> tuple[Route, np.ndarray, tuple[np.ndarray, ...] | None]:
     """How rows come to the parts that want them, the place of each, and (fixed) who lies where.
 
     Where every part would be sent as much as if all were given everything, they are.
     """
-    parts, p = cut.parts, cut.numbers.shape[1]
-    home = cut.part[wanted.node]
+    parts, p, n = rows.parts, rows.room, rows.part.size
+    home = rows.part[wanted.row]
     away = home != wanted.by
     shift = (wanted.by - home)[away] % parts
-    graph, by, node = (a[away] for a in wanted)
-    code = ((graph * parts + by) * parts + shift) * cut.n + node
+    graph, by, row = (a[away] for a in wanted)
+    code = ((graph * parts + by) * parts + shift) * n + row
     first, which = np.unique(code, return_inverse=True)
-    group, node = first // cut.n, first % cut.n
+    group, row = first // n, first % n
     count = np.bincount(group, minlength=graphs * parts * parts)
     rank = np.arange(first.size) - np.repeat(np.cumsum(count) - count, count)
     width = count.reshape(-1, parts).max(0, initial=0)  # of each shift
     if width.sum() >= (parts - 1) * p:
-        return Route((), (), parts, True), cut.order[wanted.node], None
+        return Route((), (), parts, True), home * p + rows.place[wanted.row], None
     graph, by, shift = group // parts**2, group // parts % parts, group % parts
     offset = p + np.cumsum(width) - width
     at = (offset[shift] + rank).astype(np.int64)
-    place = cut.place[wanted.node].copy()
+    place = rows.place[wanted.row].copy()
     place[away] = at[which]
     give = []
     shifts = np.flatnonzero(width)
     for step in shifts:
         here = shift == step
-        rows = np.zeros((parts, graphs, width[step]), np.int32)
-        rows[(by[here] - step) % parts, graph[here], rank[here]] = cut.place[node[here]]
-        give.append(rows)
+        go = np.zeros((parts, graphs, width[step]), np.int32)
+        go[(by[here] - step) % parts, graph[here], rank[here]] = rows.place[row[here]]
+        give.append(go)
     route = Route(tuple(give), tuple(int(s) for s in shifts), parts, False)
-    return route, place, (by, at, node) if graphs == 1 else None
+    return route, place, (by, at, row) if graphs == 1 else None
 
 
 def _needed(cut: Division, wanted: _Wanted) -> int:
     """Messages that cross in the round with most of them, once for every part that needs one."""
-    away = cut.part[wanted.node] != wanted.by
-    code = (wanted.graph[away] * cut.parts + wanted.by[away]) * cut.n + wanted.node[away]
+    away = cut.part[wanted.row] != wanted.by
+    code = (wanted.graph[away] * cut.parts + wanted.by[away]) * cut.n + wanted.row[away]
     return int(np.bincount(np.unique(code) // (cut.parts * cut.n)).max(initial=0))
 
 
@@ -172,6 +191,17 @@ def _held(cut: Division, route: Route, placed: Any) -> np.ndarray:
     by, at, node = placed
     held[by, at] = node
     return held
+
+
+def _mail(topology: Topology, cut: Division, link: np.ndarray, local: np.ndarray, e: int) -> Mail:
+    """Answers to the links of a fixed graph, each to the link by which it goes."""
+    dst, back = np.asarray(topology.links.dst)[0], np.asarray(topology.back)[0]
+    answers = _Rows(cut.part[dst], local, e, cut.parts)
+    wanted = _Wanted(np.zeros_like(link), cut.part[dst[link]], back[link])
+    route, place, _ = _route(answers, 1, wanted)
+    row = np.zeros((cut.parts, e), np.int32)
+    row[wanted.by, local[link]] = place
+    return Mail(route, row)
 
 
 def _letters(topology: Topology, cut: Division) -> Letters:
@@ -191,7 +221,7 @@ def _letters(topology: Topology, cut: Division) -> Letters:
     # a reply: `node` says it to `other`, who stands in its slot; `back` is node's slot there
     wanted = _Wanted(slot, cut.part[other], node)
     k = table.shape[-1]
-    route, place, _ = _route(cut, k, wanted)
+    route, place, _ = _route(_Rows(cut.part, cut.place, cut.numbers.shape[1], cut.parts), k, wanted)
     order = np.lexsort((node, slot, wanted.by))
     key = (wanted.by * k + slot)[order]
     count = np.bincount(key, minlength=cut.parts * k)

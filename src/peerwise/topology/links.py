@@ -45,6 +45,8 @@ class Topology:
     arrival: bool = field(default=False, metadata={"static": True})  # slots in an order of arrival
     # [g, e, lag + 1] weight that each link had 0, 1, ... rounds ago; None: see `late_links`
     before: Array | None = None
+    # [g, e] the link by which each one is answered; None: see `two_way`
+    back: Array | None = None
 
     def at(self, t: Array | int) -> Array:
         """Which of the g graphs round t uses."""
@@ -230,6 +232,25 @@ def pushes(among: Topology | int, *, rounds: int, seed: int = 0) -> Topology:
     return build(n, graphs, every=1, arrival=True)
 
 
+def two_way(topology: Topology) -> Topology:
+    """The topology with the link in the other direction of each link, for replies.
+
+    Its links must be there in both directions, by receiver, then by sender.
+
+    >>> from peerwise.topology import chain
+    >>> made = two_way(chain(3))
+    >>> made.links.src.tolist(), made.links.dst.tolist(), made.back.tolist()
+    ([[1, 0, 2, 1]], [[0, 1, 1, 2]], [[1, 0, 3, 2]])
+    """
+    src, weight = np.asarray(topology.links.src), np.asarray(topology.links.weight)
+    back = np.empty(src.shape, np.int32)
+    for i, real in enumerate(weight > 0):
+        back[i] = np.arange(real.size)
+        (link,) = np.nonzero(real)
+        back[i, link] = link[np.argsort(src[i, link], kind="stable")]
+    return replace(topology, back=on_device(back))
+
+
 def late_links(topology: Topology, lag: int) -> Topology:
     """The topology with slots for what was sent up to `lag` rounds ago, over links that are gone.
 
@@ -338,7 +359,9 @@ def stack(topologies: Sequence[Topology]) -> Topology:
         before = one.before
         if before is not None:
             before = np.swapaxes(pad(np.swapaxes(before, 1, 2), e, 0), 1, 2)
-        return replace(one, links=Links(*links), table=((nodes, pad(table, k, -1)),), before=before)
+        back = None if one.back is None else pad(np.asarray(one.back), e, 0)
+        slots = ((nodes, pad(table, k, -1)),)
+        return replace(one, links=Links(*links), table=slots, before=before, back=back)
 
     # In NumPy: a program compiled for every new shape would take longer than the work.
     together = [padded(one) for one in topologies]

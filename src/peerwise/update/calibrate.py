@@ -49,13 +49,15 @@ def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Arra
         target = jax.nn.one_hot(shard.y, model.classes, dtype=phi.dtype, axis=0)  # [c, m]
         weight = shard.weight.astype(phi.dtype)[None]
         theta = model.theta(s)
-        if model.linear:
-            log_prob = jax.nn.log_softmax(_scores(phi, theta.weight)).T
-        else:
-            log_prob = log_posterior(model, s, shard.x).T
-        loss = -jnp.where(target * weight > 0, target * weight * log_prob, 0).sum()
-        change = (target - jnp.exp(log_prob)) * weight
-        return _sums(change, phi), loss, theta.guards
+        scores = _scores(phi, theta.weight) if model.linear else log_posterior(model, s, shard.x)
+        scores = scores - scores.max(1, keepdims=True)
+        shares = jnp.exp(scores)  # once for each, for the posterior as well as for the loss
+        whole = shares.sum(1, keepdims=True)
+        y = jnp.clip(shard.y, 0, model.classes - 1)
+        right = jnp.take_along_axis(scores, y[:, None], 1) - jnp.log(whole)
+        counts = jnp.where(shard.y == y, weight[0], 0)
+        loss = -jnp.where(counts > 0, counts * right[:, 0], 0).sum()
+        return _sums((target - (shares / whole).T) * weight, phi), loss, theta.guards
 
     return step
 
