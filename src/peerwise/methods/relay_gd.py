@@ -1,9 +1,10 @@
 """Relay for neural networks: gradient descent on all rows, with delay and without a server.
 
 Every node adds up how far its own training moved the weights, and the sums of all nodes reach all
-nodes exactly (`relaying`), each late by its distance. With one step a round on all of a node's rows
-this is gradient descent on the rows of all nodes with late gradients; with more steps it is FedAvg
-without a server, late too. This method is the project's own and in no paper.
+nodes exactly (`relaying`), each late by its distance and carried forward by that delay (`leading`).
+With one step a round on all of a node's rows this is gradient descent on the rows of all nodes with
+late gradients; with more steps it is FedAvg without a server. This method is the project's own and
+in no paper.
 """
 
 from dataclasses import replace
@@ -12,12 +13,12 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from peerwise.combine.weigh import alone
 from peerwise.core import Array, Inbox, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
-from peerwise.methods import relaying
+from peerwise.methods import leading, relaying
 from peerwise.methods.neural import trained
 from peerwise.nets.net import Net
 from peerwise.update.losses import Loss, LossOption
@@ -31,6 +32,9 @@ SUMS = (Range("part.sum.rows", -1e-3), Range("part.sum.age", -1e-3))  # with roo
 def relay_gd(
     net: Net,
     *,
+    lead: Annotated[
+        float, Ge(0), Le(1), "share of its delay by which a sum is carried forward"
+    ] = 1.0,
     damping: Annotated[float, Ge(0), "divides a training's move by 1 + damping x delay"] = 0.0,
     loss: LossOption = "cross_entropy",
     training: Training = Training(),
@@ -42,13 +46,15 @@ def relay_gd(
     `batch` of all rows it is gradient descent on all rows, late by the distances; `steps` draws
     rows with replacement. Feedback that is d rounds late oscillates when steps are large:
     `damping` divides a training's move by 1 + damping d, where d is the mean age of what nodes
-    know, averaged over all nodes. `keep`: momentum goes on from round to round.
+    know, averaged over all nodes. `lead`: every node relays the average rate of its sum, too, and
+    sums are carried forward by it (0: not, and messages are half as long). `keep`: momentum goes on
+    from round to round.
     """
-    return _relayed(net, loss, float(damping), training)
+    return _relayed(net, loss, float(lead), float(damping), training)
 
 
 @cache
-def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method:
+def _relayed(net: Net, loss: Loss, lead: float, damping: float, training: Training) -> Method:
     local = trained(net, loss, alone(), "common", training)
     first: Any = local.init
     later: Any = local.adapt
@@ -64,9 +70,9 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
         zero = jnp.zeros((), shard.x.dtype)
         rows = shard.weight.sum().astype(shard.x.dtype)
         nothing = jax.tree.map(jnp.zeros_like, now.weights)
-        relayed = relaying.begin(
-            jax.random.fold_in(key[0], NAME), {"age": zero, "moved": nothing, "rows": rows}
-        )
+        own = {"age": zero, "moved": nothing, "rows": rows}
+        own |= {leading.RATE: leading.still(nothing)} if lead else {}
+        relayed = relaying.begin(jax.random.fold_in(key[0], NAME), own)
         return _with(now, {"weights": now.weights, "start": now.weights, "relay": relayed})
 
     def again(key: Array, state: State, shard: Shard) -> Trained:
@@ -88,13 +94,16 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
             return so_far + relaying.rounded(share * way)
 
         moved = jax.tree.map(added, own["moved"], after, before["weights"])
-        own = {"age": relaying.delay(relayed), "moved": moved, "rows": own["rows"]}
+        rate = (
+            {leading.RATE: leading.growing(own[leading.RATE], own["moved"], moved)} if lead else {}
+        )
+        own = {"age": relaying.delay(relayed), "moved": moved, "rows": own["rows"], **rate}
         relayed = relaying.renewed(relayed, own)
         value = {"weights": learnt(start, relayed), "start": start, "relay": relayed}
         return State(value, memory)
 
     def rule(value: Tree, inbox: Inbox) -> Tree:
-        relayed = relaying.listened(value["relay"], inbox)
+        relayed = leading.listened(value["relay"], inbox, "moved", lead)
         return {
             "weights": learnt(value["start"], relayed),
             "start": value["start"],
@@ -106,8 +115,9 @@ def _relayed(net: Net, loss: Loss, damping: float, training: Training) -> Method
 
     init = replace(first, begin=begin, end=end)
     adapt = replace(later, begin=again, end=end)
+    reply = leading.reply("moved", lead)
     return Method(
-        init, relaying.silent, Slots(rule), adapt, predict, relaying.reply, common=True,
+        init, relaying.silent, Slots(rule), adapt, predict, reply, common=True,
         ranges=(*relaying.RANGES, *SUMS),
     )  # fmt: skip
 

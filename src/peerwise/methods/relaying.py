@@ -153,6 +153,11 @@ def delay(relay: Relay) -> Array:
     return relay["ages"] / relay["nodes"]
 
 
+def late(part: Tree, now: Array) -> Array:
+    """How many rounds ago the sums of a part were sent: one, and those since it was heard."""
+    return 1 + jnp.maximum(now - part["clock"], 0)  # only a liar's clock is ahead
+
+
 def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
     """a + rest + b as a number and what its rounding left out."""
     whole = a + b
@@ -204,8 +209,7 @@ def adjacent(relay: Relay, part: Tree, now: Array) -> Array:
 
 def _aged(part: Tree, now: Array) -> Array:
     """The summed ages of all terms of a part: a round more, and the rounds since it was sent."""
-    late = 1 + jnp.maximum(now - part["clock"], 0)  # only a liar's clock is ahead
-    return part["ages"] + part["nodes"] * late.astype(part["nodes"].dtype)
+    return part["ages"] + part["nodes"] * late(part, now).astype(part["nodes"].dtype)
 
 
 def placed(relay: Relay, parts: Tree) -> Relay:
