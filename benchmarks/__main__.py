@@ -20,6 +20,7 @@ NAMES = (
     "ragged",
     "compile",
     "releases",
+    "sealed",
     "neural",
     "gpu",
     "peers",
