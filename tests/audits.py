@@ -23,12 +23,14 @@ from peerwise.peer.plan import Plan
 from peerwise.privacy import audit, private_statistics, public_schema
 from peerwise.privacy.design import Design
 from peerwise.privacy.release import exact_coordinates
+from peerwise.privacy.sealing import fresh_secret, public_key
 from peerwise.privacy.sums import exact_update
 
 COLUMNS = {"age": (0.0, 100.0), "dose": (0.0, 4.0), "sex": ("f", "m")}
 CLASSES = ("no", "yes")
 SCHEMA = public_schema(COLUMNS, CLASSES)
 ROWS, DELTA, ROUNDS, CLIP = 30, 1e-6, 4, 1.0
+THREE = nx.star_graph(["a", "b", "c"])
 PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
 
 
@@ -95,17 +97,20 @@ def through_private_statistics(kind: str, split: str, epsilon: float, there: boo
     return _statistics(release, there, trials)
 
 
-def plan_of(method: Any, epsilon: float, there: bool) -> Plan:
+def plan_of(
+    method: Any, epsilon: float, there: bool, graph: nx.Graph = PAIR, name: str = "a"
+) -> Plan:
     """What a peer runs, with rows of its own."""
     frame, labels = frame_of(there)
     table = Table("rows", frame, labels, "ill")
     known = Known({c: b for c, b in COLUMNS.items() if c != "sex"}, {"sex": ("f", "m")}, CLASSES)
     charter = draft(
-        table, PAIR, {"method": method, "privacy": {"epsilon": epsilon}, "run": {"rounds": ROUNDS}},
+        table, graph,
+        {"method": method, "privacy": {"epsilon": epsilon}, "run": {"rounds": ROUNDS}},
         name="audit", addresses={"a": "127.0.0.1:7400"}, known=known, limits={"rows": 1000},
         budget={"epsilon": epsilon, "delta": DELTA},
     )  # fmt: skip
-    return Plan(charter, "a", table)
+    return Plan(charter, name, table)
 
 
 def through_a_peer(epsilon: float, there: bool, trials: int) -> np.ndarray:
@@ -168,6 +173,38 @@ def _features(model: Any) -> Any:
     return features
 
 
+def through_a_sealed_sum(epsilon: float, there: bool, trials: int) -> np.ndarray:
+    """One of three peers records all: it knows its own term and the rows of c, and reads the sum.
+
+    What hides the row of b is the noise of b and c together: one of three may collude.
+    """
+    secrets = {name: fresh_secret() for name in THREE}
+    keys = {name: public_key(secret).hex() for name, secret in secrets.items()}
+    seals, shards = {}, {}
+    for name in THREE:
+        plan = plan_of("sealed_nb", epsilon, there or name != "b", THREE, name)
+        plan.seal_with(None, secrets[name])
+        node = plan.node(plan.phases - 1, {"keys": keys})
+        seals[name], start = node._adapt, node.begin().state
+        shards[name] = node._shard
+    sealed = seals["a"]._sealed
+    exact = [_exact(sealed, plan_of("sealed_nb", epsilon, each)) for each in (True, False)]
+    sums, found = start.value["sums"], np.empty(trials)
+    scale = sealed.grid.std * np.sqrt(sealed.grid.honest)
+    for t in range(trials):
+        terms = {name: one.term(start, shards[name]) for name, one in seals.items()}
+        now = {**sums, "high_made": np.int32(t)}  # each release is of a round of its own
+        heard = [one.masked(terms[name], now) for name, one in seals.items()]
+        known = np.sum(heard, axis=0, dtype=np.uint64) - terms["a"]
+        others = known.view(np.int64) - exact[0]  # c has all the rows
+        found[t] = ratio("gaussian", others, exact[1], exact[0] - exact[1], scale)
+    return found
+
+
+def _exact(sealed: Any, plan: Plan) -> np.ndarray:
+    return sealed.exact(None, *plan.charter.rows(plan._table, exact=True)).astype(np.int64)
+
+
 # name -> claimed epsilon, delta, sampler(there, trials)
 PATHS: dict[str, tuple[float, float, Any]] = {
     "private_statistics, Laplace, even": (
@@ -177,6 +214,8 @@ PATHS: dict[str, tuple[float, float, Any]] = {
     "private_statistics, Gaussian, even": (
         1.0, DELTA, partial(through_private_statistics, "gaussian", "even", 1.0)),
     "a peer's release (gossip_nb)": (1.0, DELTA, partial(through_a_peer, 1.0)),
+    "a sealed sum of three peers, of which one records": (
+        1.0, DELTA, partial(through_a_sealed_sum, 1.0)),
     f"private CRC at a peer, {ROUNDS} rounds": (2.0, DELTA, partial(through_private_crc, 2.0)),
 }  # fmt: skip
 

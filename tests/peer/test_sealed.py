@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from federation import federation, run_all
+from federation import Alone, federation, run_all
 from peerwise.methods import words
 from peerwise.peer import sealing
 from peerwise.peer.protocol.messages import Place
@@ -95,6 +95,15 @@ def test_all_sums_are_paid_for_before_the_first(learnt):
     for daemon in daemons:
         assert daemon.store.ledger.table()["epsilon"].tolist() == [5.0]
         assert daemon.store.rows("SELECT round FROM masks") == [(1,), (2,), (3,)]
+
+
+def test_the_secret_of_masks_is_forgotten_once_all_is_done(learnt):
+    fed, daemons, _ = learnt
+    assert [d.store.mask_secret() for d in daemons] == [None] * 4
+    daemons[1].store.close()
+    again = Alone(fed.daemon("b"))  # started again, it has nothing to do
+    assert again.daemon.place == Place(1, ROUNDS)
+    again.close()
 
 
 def test_a_second_term_of_a_round_is_never_written(learnt):

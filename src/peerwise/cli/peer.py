@@ -205,7 +205,9 @@ def _show_dry(plan: Any, letters: Any) -> None:
     for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0]:
         a = np.asarray(leaf)
         numbers = [f"{f(a):.4g}" for f in (np.min, np.mean, np.max)] if a.size else ["-"] * 3
-        if plan.private:
+        if plan.learning.sealed and a.ndim and numbers:
+            numbers = ["(uniform)" if "'sum'" in jax.tree_util.keystr(path) else "-"] * 3
+        elif plan.private:
             numbers = ["(noise)"] * 3
         table.add_row(escape(jax.tree_util.keystr(path)), str(a.shape), *numbers)
     console.print(table)
@@ -231,7 +233,7 @@ def status(state: State) -> None:
         console.print("not begun")
         return
     table = Table(show_header=False, title=escape(peer.node), **TITLE)
-    phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units"
+    phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units or keys"
     if not peer.running:
         phase = "no process runs: `peerwise peer run` goes on"
     elif peer.silent > FROZEN:
@@ -334,6 +336,10 @@ def audit(
     console.print(table)
     for line in account["leaves"]:
         console.print(f"- {escape(line)}", highlight=False)
+    if account["keys"] is not None:
+        console.print(f"- Mask keys of all members: {account['keys']}, the same at every site. "
+                      "Compare it by telephone if you do not trust who signs certificates.",
+                      highlight=False)  # fmt: skip
     if account["budget"] is None:
         return
     names = ("receipt", "time", "mechanism", "epsilon", "delta", "about")

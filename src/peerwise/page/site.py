@@ -127,7 +127,7 @@ def _standing(found: Mapping[str, Any]) -> dict[str, str]:
                 "sentence": "Its process gives no sign of life: stopped, or stuck."}  # fmt: skip
     if found["phase"] < found["phases"] - 1:
         return {"word": "agrees", "kind": "warn",
-                "sentence": "The network agrees on units before it learns."}  # fmt: skip
+                "sentence": "The network agrees on units or keys before it learns."}  # fmt: skip
     return {"word": "learns", "kind": "good", "sentence": ""}
 
 

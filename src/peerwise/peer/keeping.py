@@ -153,6 +153,8 @@ class Keeping:
                 store.set(agreed=json.dumps(outcome.agreed))
             if (used := self._plan.used_mask(wanted.place.phase, outcome.memory)) is not None:
                 store.use_mask(*used)
+                if wanted.place.round >= self._plan.rounds(wanted.place.phase):
+                    store.forget_mask_secret()
             self._acknowledge(wanted.acknowledged)
             for name, (place, why) in wanted.aside.items():
                 store.put_aside(name, place, why, None, inside=True)

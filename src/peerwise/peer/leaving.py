@@ -4,6 +4,7 @@ import math
 
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends, unit_of
+from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
 
 
@@ -33,10 +34,11 @@ def _exact(charter: Charter) -> list[str]:
         )
     if charter.cell.method.traits.releases == "sealed":
         lines[0] = "No noise: sums over all nodes are exact."
-        lines.append(
-            "Letters hold sums that are masked: who reads them learns the sum over all nodes, from "
-            "which all others together can take off their own part."
-        )
+        lines += [
+            _masked(charter),
+            "The sum over all nodes is known to all of them, and all others together can take off "
+            "their own part.",
+        ]
     elif "net" in charter.cell.sections:
         lines.append(
             "A letter holds weights of a net. A neighbour that keeps two of them can subtract and "
@@ -90,14 +92,32 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
     return [
         f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over all nodes. "
         f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
-        f"Letters hold sums that are masked: who reads them learns the sum over all nodes. Whether "
-        f"one {unit.partition(' ')[0]} is here it cannot tell: whatever it concludes is at most "
+        _masked(charter),
+        "The sum over all nodes is known to all of them, with its noise. Whether "
+        f"one {unit.partition(' ')[0]} is here nobody can tell: whatever they conclude is at most "
         f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
         f"chance of {delta:g}.",
         f"That relies on others: should fewer than {honest} nodes be honest, there is less noise "
         "than is said here. Not covered: that this site takes part, several rows of one person, "
         "and what is known from elsewhere.",
     ]
+
+
+def _masked(charter: Charter) -> str:
+    """What letters of sealed sums hold, and who could read it."""
+    nodes = len(charter.nodes)
+    colluders = nodes - math.floor(charter.cell["method"]["honest"] * nodes + 1e-9)
+    partners = partners_wanted(nodes, min(colluders, nodes - 2))
+    if partners == nodes - 1:
+        who = "even all others together but one,"
+    else:
+        who = f"any {colluders} members together, but for a chance below 1e-12,"
+    return (
+        "First a key is told that is signed with this site's certificate. From then on a letter "
+        f"holds uniform numbers: what this site adds to a sum is hidden by masks that it shares "
+        f"with {partners} of {nodes - 1} other members and that cancel in the sum. A neighbour, "
+        f"and {who} learn of it no more than the sum over those who do not collude."
+    )
 
 
 def _factor(epsilon: float) -> str:

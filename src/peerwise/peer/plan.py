@@ -70,7 +70,7 @@ class Plan:
         self._identity: Identity | None = None
         self._secret: bytes | None = None
 
-    def seal_with(self, identity: Identity, secret: bytes) -> None:
+    def seal_with(self, identity: Identity | None, secret: bytes | None) -> None:
         """Have terms of sealed sums masked: who this node is, and the secret of its masks."""
         self._identity, self._secret = identity, secret
 

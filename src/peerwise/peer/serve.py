@@ -148,9 +148,12 @@ def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table |
 
 
 def dry_run(site: Site) -> tuple[Plan, dict[str, Letter]]:
-    """What would go to whom in the first round, with nothing sent, drawn or kept."""
+    """What would go to whom in the first round, with nothing sent, drawn or kept.
+
+    Of sealed sums the first round after the keys.
+    """
     plan = site.plan()
-    node = plan.node(0)
+    node = plan.node(plan.phases - 1 if plan.learning.sealed else 0)
     letters = node.letters(node.shape() if plan.private else node.begin(), 0)
     return plan, {plan.charter.names[j]: letter for j, letter in letters.items()}
 

@@ -589,14 +589,19 @@ class Store:
                 (when, when, *names, place.phase, place.phase, place.round),
             )
 
-    def mask_secret(self) -> bytes:
-        """The secret of this peer's masks, drawn when it is first asked for."""
+    def mask_secret(self) -> bytes | None:
+        """The secret of this peer's masks, drawn when first asked for; None once forgotten."""
         with self.transaction():
             known = self.about().get("mask_secret")
             if known is None:
                 known = fresh_secret().hex()
                 self.set(mask_secret=known)
-        return bytes.fromhex(known)
+        return bytes.fromhex(known) or None
+
+    def forget_mask_secret(self) -> None:
+        """Forget it, in the transaction that is open: who gets the file later reads no term."""
+        self._db.execute("PRAGMA secure_delete = ON")
+        self.set(mask_secret="")
 
     def use_mask(self, at: int, mark: str) -> None:
         """Note that the mask of a round hides a term, by its hash; refused if it hid another.

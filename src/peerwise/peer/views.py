@@ -22,6 +22,7 @@ from peerwise.peer.protocol.messages import Place
 from peerwise.peer.signing import content
 from peerwise.peer.store import DROPPED, LOCK, Aside, Store
 from peerwise.peer.wire import unpack_tree
+from peerwise.privacy.sealing.keys import fingerprint
 
 
 class Status(NamedTuple):
@@ -173,7 +174,14 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "budget": charter.budget,
         "unit": _unit(charter),
         "leaves": what_leaves(charter),
+        "keys": None if (keys := _keys(about)) is None else fingerprint(about["charter"], keys),
     }
+
+
+def _keys(about: Mapping[str, str]) -> dict[str, bytes] | None:
+    """The mask keys of all members, once they are there."""
+    keys = json.loads(about.get("agreed", "{}")).get("keys")
+    return None if keys is None else {name: bytes.fromhex(key) for name, key in keys.items()}
 
 
 def _unit(charter: Charter) -> str | None:

@@ -49,6 +49,12 @@ def roster_hash(charter: str, keys: Mapping[str, bytes]) -> bytes:
     return hashed("peerwise roster", charter, *about)
 
 
+def fingerprint(charter: str, keys: Mapping[str, bytes]) -> str:
+    """What people compare to see that all sites were told the same keys."""
+    digits = roster_hash(charter, keys).hex()[:24]
+    return " ".join(digits[i : i + 4] for i in range(0, 24, 4))
+
+
 def hashed(*parts: bytes | str | int) -> bytes:
     """The hash of parts, which no other parts have."""
     return hashlib.sha256(joined(*parts)).digest()
