@@ -7,9 +7,10 @@ import ctypes
 import gc
 from contextlib import suppress
 
-from peerwise.peer.large import LARGE
+from peerwise.peer.pieces import PIECE
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # numbers of malloc.h
+OWN = 4 * PIECE  # bytes from which on a piece of memory is one by itself
 TRIM = 1 << 26  # bytes at the end of a heap that stay: pieces of letters come and go all the time
 ARENAS = 2  # heaps of small pieces: with one a thread, what callers leave behind is in all of them
 
@@ -17,7 +18,7 @@ ARENAS = 2  # heaps of small pieces: with one a thread, what callers leave behin
 def give_back_memory() -> None:
     """Have each large letter in a piece of memory of its own, which goes back with it."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, OWN)
         ctypes.CDLL(None).mallopt(TRIM_THRESHOLD, TRIM)
         ctypes.CDLL(None).mallopt(ARENA_MAX, ARENAS)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from peerwise.peer.large import is_large
 
-PIECE = 1 << 19  # bytes; all pieces but the last are as long as this
+PIECE = 1 << 20  # bytes; all pieces but the last are as long as this
 BYTES = "peerwise-bytes"  # the header with the length of what comes in pieces
 
 Made = TypeVar("Made", covariant=True)

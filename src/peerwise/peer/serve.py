@@ -221,7 +221,6 @@ def _many_files() -> None:
 
 def _newest_edition(site: Site, store: Store) -> list[str]:
     """Go on with the newest edition of the charter, of the file or the state; what it changes."""
-    _ = site.charter.cell  # refused where it names code that may not be imported here
     kept = Charter.parse(store.about()["text"], str(store.path), site.charter.own_code)
     changes = kept.amendments(site.charter)
     if kept.edition > site.charter.edition:
@@ -233,6 +232,7 @@ def _newest_edition(site: Site, store: Store) -> list[str]:
 
 def _serve(site: Site, beside: Beside | None) -> Ended:
     identity = load_identity(site.keys, site.node, site.passphrase)
+    plan = site.plan()
     held_out = None
     if site.kept is not None:  # nothing of them leaves: they need not be many
         free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
@@ -251,7 +251,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         differs=lambda text: Charter.parse(text).difference(site.charter),
     )
     was = _newest_edition(site, store)
-    plan = site.plan()
+    plan.charter = site.charter
     with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
         store.set(held_out=str(0 if held_out is None else len(held_out[1])))
     log_to(site.state, site.node, site.quiet)
