@@ -6,7 +6,10 @@ Smaller graphs are drawn as they always were, so that a seed means the same grap
 import numpy as np
 from scipy.sparse import csr_array
 
+from peerwise.core import aligned
+
 LARGE = 20_000  # nodes from which on graphs are drawn by arrays
+BLOCK = 1 << 14  # nodes whose links are put in order at a time
 
 Edges = tuple[np.ndarray, np.ndarray]
 
@@ -19,7 +22,8 @@ def both_ways(n: int, u: np.ndarray, v: np.ndarray) -> Edges:
     into place, and each part goes after what comes before it.
     """
     kind = np.int32 if max(n, 2 * u.size) < 2**31 else np.int64
-    low, high = np.minimum(u, v).astype(kind), np.maximum(u, v).astype(kind)
+    u, v = (a.astype(kind, copy=False) for a in (u, v))
+    low, high = np.minimum(u, v), np.maximum(u, v)
     rises = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
     if not rises.all():
         codes = np.sort(high.astype(np.int64) * n + low)
@@ -28,32 +32,53 @@ def both_ways(n: int, u: np.ndarray, v: np.ndarray) -> Edges:
     ends = np.append(kind(0), np.cumsum(np.bincount(high, minlength=n), dtype=kind))
     by_low = csr_array((np.zeros(low.size, np.int8), low, ends), (n, n)).tocsc()
     starts, upper = by_low.indptr, by_low.indices
-    counts = np.stack([np.diff(ends), np.diff(starts)], 1)  # from lower numbers, from higher ones
-    lower = np.repeat(np.tile([True, False], n), counts.ravel())
-    src = np.empty(2 * low.size, kind)
-    src[lower], src[~lower] = low, upper
-    return src, np.repeat(np.arange(n, dtype=kind), counts.sum(1))
+    starts = starts.astype(kind, copy=False)
+    src, dst = (aligned((2 * low.size,), kind) for _ in range(2))
+    for a in range(0, n, BLOCK):  # what is needed on the way stays small
+        b = min(a + BLOCK, n)
+        here = slice(ends[a] + starts[a], ends[b] + starts[b])
+        from_lower, from_higher = np.diff(ends[a : b + 1]), np.diff(starts[a : b + 1])
+        # each goes after those of the other part that are for receivers up to its own
+        after = np.repeat(starts[a:b] - starts[a], from_lower)
+        src[here][np.arange(after.size) + after] = low[ends[a] : ends[b]]
+        after = np.repeat(ends[a + 1 : b + 1] - ends[a], from_higher)
+        src[here][np.arange(after.size) + after] = upper[starts[a] : starts[b]]
+        dst[here] = np.repeat(np.arange(a, b, dtype=kind), from_lower + from_higher)
+    return src, dst
 
 
 def is_connected(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
     """Whether links in both directions, sorted by receiver, join all nodes.
 
     Nodes take the lowest number of their neighbours, groups that have come together the lowest of
-    all theirs, until nothing changes: a few passes over all links.
+    all theirs, until nothing changes: a few passes over all links, of which the first needs only
+    each node's first, which is from its lowest neighbour.
     """
     counts = np.bincount(dst, minlength=n)
     if not counts.all():
         return n == 1
-    begin, group = np.cumsum(counts) - counts, np.arange(n, dtype=src.dtype)
+    ends = np.append(0, np.cumsum(counts))
+    group = _root(np.minimum(src[ends[:-1]], np.arange(n, dtype=src.dtype)))
     while group.any():
-        lowest = group.copy()  # by group; a group is called by its lowest node
-        np.minimum.at(lowest, group, np.minimum.reduceat(group[src], begin))
-        while (lowest != (further := lowest[lowest])).any():
-            lowest = further
+        lowest = np.arange(n, dtype=src.dtype)  # by group; a group is called by its lowest node
+        for a in range(0, n, BLOCK):
+            b = min(a + BLOCK, n)
+            if group[a:b].any():
+                theirs = group[src[ends[a] : ends[b]]]
+                near = np.minimum.reduceat(theirs, ends[a:b] - ends[a])
+                np.minimum.at(lowest, group[a:b], near)
+        lowest = _root(lowest)
         if (lowest[group] == group).all():
             return False
         group = lowest[group]
     return True
+
+
+def _root(above: np.ndarray) -> np.ndarray:
+    """Whom each reaches in the end by going from one to the one above it, who has a lower number."""
+    while (above != (further := above[above])).any():
+        above = further
+    return above
 
 
 def prufer_tree(sequence: np.ndarray) -> np.ndarray:
@@ -80,10 +105,16 @@ def distinct(rng: np.random.Generator, total: int, count: int) -> np.ndarray:
     """So many different numbers below `total`, of which they are a small part, sorted."""
     drawn = np.zeros(0, np.int64)
     while drawn.size < count:
-        more = np.sort(rng.integers(total, size=count - drawn.size))
-        drawn = np.sort(np.append(drawn, more), kind="stable") if drawn.size else more  # a merge
-        new = drawn[1:] > drawn[:-1]
-        drawn = drawn if new.all() else drawn[np.append(True, new)]
+        more = rng.integers(total, size=count - drawn.size)
+        more.sort()
+        twice = np.flatnonzero(more[1:] == more[:-1])
+        more = np.delete(more, twice) if twice.size else more
+        if not drawn.size:
+            drawn = more
+            continue
+        at = np.searchsorted(drawn, more)
+        new = drawn[np.minimum(at, drawn.size - 1)] != more
+        drawn = np.insert(drawn, at[new], more[new])
     return drawn
 
 

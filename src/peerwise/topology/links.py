@@ -18,6 +18,7 @@ from peerwise.errors import BadSetting
 from peerwise.topology.large import both_ways
 
 ALWAYS = 2**31 - 1  # rounds that a static graph lasts
+CACHED = 1 << 16  # slots filled at a time
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # src, dst, weight of the directed links
 
@@ -115,17 +116,22 @@ def build(
     """
     g, e = len(graphs), max(1, *(src.size for src, _, _ in graphs))
     fills = (0, np.int32), (n - 1, np.int32), (0, np.float32), (0, np.int32)
-    links = Links(*(aligned((g, e), kind) for _, kind in fills))
-    for leaf, (fill, _) in zip(links, fills, strict=True):
-        leaf[:] = fill
-    counts = np.zeros((g, n), np.int32)  # messages that each node hears
-    for i, (src, dst, weight) in enumerate(graphs):
-        here = i, slice(src.size)
-        if not ordered:
-            order = np.argsort(dst, kind="stable") if arrival else _by_receiver(n, src, dst)
-            src, dst, weight = src[order], dst[order], weight[order]
-        links.src[here], links.dst[here], links.weight[here] = src, dst, weight
-        counts[i] = np.bincount(dst, minlength=n)
+    counts = np.stack([np.bincount(dst, minlength=n) for _, dst, _ in graphs]).astype(np.int32)
+    age = aligned((g, e), np.int32)
+    age[:] = 0
+    if ordered and g == 1 and all(a.size == e for a in graphs[0]):  # taken over as they are
+        given = zip(graphs[0], fills, strict=False)
+        links = Links(*(a[None].astype(kind, copy=False) for a, (_, kind) in given), age)
+    else:
+        links = Links(*(aligned((g, e), kind) for _, kind in fills[:3]), age)
+        for i, (src, dst, weight) in enumerate(graphs):
+            here = i, slice(src.size)
+            if not ordered:
+                order = np.argsort(dst, kind="stable") if arrival else _by_receiver(n, src, dst)
+                src, dst, weight = src[order], dst[order], weight[order]
+            links.src[here], links.dst[here], links.weight[here] = src, dst, weight
+            for leaf, (fill, _) in zip(links, fills, strict=True):
+                leaf[i, src.size :] = fill
 
     size = _power(counts.max(0))  # slots of each node
     if n * size.max() <= 16 * e + 4096:
@@ -134,17 +140,27 @@ def build(
     for k in np.unique(size):
         nodes = np.flatnonzero(size == k)
         bucket = aligned((g, nodes.size, k), np.int32)
-        bucket[:] = -1
-        for i, count in enumerate(counts):
-            link = np.arange(count.sum(), dtype=np.int32)  # by receiver: slot by slot
-            if nodes.size < n:
-                link = link[np.repeat(size == k, count)]
-            bucket[i, np.arange(k) < count[nodes, None]] = link
+        for i, count in enumerate(counts):  # links go by receiver: a node's are one run of them
+            first = np.cumsum(count, dtype=np.int32) - count
+            _runs(bucket[i], first[nodes], count[nodes])
         # nobody else holds these arrays: they need not be copied
         table.append((jax.device_put(nodes.astype(np.int32)), jax.device_put(bucket)))
     lasts = on_device(every, np.int32)
     held = Links(*map(jax.device_put, links))
     return Topology(held, tuple(table), lasts, int(n), False, weights, arrival)
+
+
+def _runs(rows: np.ndarray, first: np.ndarray, count: np.ndarray) -> None:
+    """Fill each row with so many numbers from its first on, and -1 after them.
+
+    Some rows at a time, which stay in the cache.
+    """
+    step = np.arange(rows.shape[1], dtype=np.int32)
+    some = max(1, CACHED // rows.shape[1])
+    for at in range(0, len(rows), some):
+        here = slice(at, at + some)
+        np.add(first[here, None], step, out=rows[here])
+        np.copyto(rows[here], -1, where=step >= count[here, None])
 
 
 def by_degree(topology: Topology) -> Topology:
@@ -163,7 +179,9 @@ def by_degree(topology: Topology) -> Topology:
 def undirected(n: int, u: np.ndarray, v: np.ndarray) -> Topology:
     """A topology of the edges u - v, in both directions."""
     src, dst = both_ways(n, u, v)
-    return build(n, [(src, dst, np.ones(src.size, np.float32))], ordered=True)
+    weight = aligned(src.shape, np.float32)
+    weight[:] = 1
+    return build(n, [(src, dst, weight)], ordered=True)
 
 
 def redrawn(draw: Callable[..., Topology], *, every: int, rounds: int, seed: int = 0) -> Topology:
