@@ -92,7 +92,9 @@ def ends_its_rounds(folder, sections, seeds):
         assert all(np.isfinite(a).all() for a in jax.tree.leaves(daemon.memory.state.value))
 
 
-@pytest.mark.long("ba_bfl", "cfa", "cta", "cvar_cvar", "decdiff", "relay_gd", "robust_nb")
+@pytest.mark.long(
+    "ba_bfl", "cfa", "cta", "cvar_cvar", "decdiff", "relay_gd", "robust_nb", "sealed_crc"
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_a_neighbour_sends_a_peer_ends_its_rounds(tmp_path, name):
     ends_its_rounds(tmp_path, sections(name), [zlib.crc32(name.encode())])
