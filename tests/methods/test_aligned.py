@@ -215,7 +215,7 @@ def hidden_total():
 
 def test_a_total_that_one_member_has_stands_for_all_members_of_the_next_epoch():
     had = seen(LEAVING, hidden_total())
-    members = check(had)
+    check(had)
     assert (had["epoch"][-1] == 1).all()
     before = had["epoch"] == 0
     last = had["done"][before].max()  # what the one had

@@ -19,6 +19,7 @@ def test_papers_keep_their_names():
         "ba-bfl",
         "relay",
         "privacy",
+        "sealed",
     ]
     assert [paper.name for paper in PAPERS.values()] == list(PAPERS)
     with pytest.raises(KeyError):

@@ -93,7 +93,15 @@ def ends_its_rounds(folder, sections, seeds):
 
 
 @pytest.mark.long(
-    "average_cvar", "ba_bfl", "cfa", "cta", "cvar_cvar", "decdiff", "relay_gd", "robust_nb"
+    "average_cvar",
+    "ba_bfl",
+    "cfa",
+    "cta",
+    "cvar_cvar",
+    "decdiff",
+    "relay_gd",
+    "robust_nb",
+    "sealed_crc",
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_a_neighbour_sends_a_peer_ends_its_rounds(tmp_path, name):

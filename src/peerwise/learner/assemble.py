@@ -10,7 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from peerwise import metrics, topology
-from peerwise.agreement import phase_options
+from peerwise.agreement import phase_options, sealed_options
 from peerwise.channel import Channel
 from peerwise.core import Method, State, Tree
 from peerwise.declare import Declared, build, find, needs
@@ -19,6 +19,7 @@ from peerwise.learner.sections import Cell
 from peerwise.learner.world import World
 from peerwise.methods.baselines import Pooled
 from peerwise.methods.gossip_nb import release
+from peerwise.methods.sealed import Trust
 from peerwise.metrics.clock import Clock
 from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, first_phase
@@ -171,6 +172,9 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
     if phase is not None:
         if world.sums is not None:
             options = phase.options(world.sums)
+        elif _seals_first(cell, world):
+            budget, trust = _budget(cell, world), _trust(cell)
+            options = sealed_options(phase, shards, links, budget, trust, cell["run"]["seed"])
         elif cell.method.traits.place in ("neighbours", "server") and not phase.public:
             options = phase_options(phase, shards, links, cell["run"]["seed"])
         else:
@@ -181,13 +185,26 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
     return model
 
 
+def _seals_first(cell: Cell, world: World) -> bool:
+    """Whether what a model must agree on first is a sealed sum with noise."""
+    sealed = cell.method.traits.releases == "sealed" and cell["privacy"]["epsilon"] is not None
+    if not sealed or not math.isfinite(cell["privacy"]["epsilon"]):
+        return False
+    return "model" in cell and first_phase(dict(cell["model"]), world.schema) is not None
+
+
+def _trust(cell: Cell) -> Trust:
+    return Trust(**{key: cell["method"][key] for key in Trust._fields})
+
+
 def _budget(cell: Cell, world: World) -> Budget:
     if world.budget is not None:
         settled: Budget = world.budget
         return settled
     epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
     delta = default_delta(world.rows) if delta is None else delta
-    return Budget(math.inf if epsilon is None else epsilon, delta)
+    share = 1 - cell["method"]["first"] if _seals_first(cell, world) else 1.0
+    return Budget(math.inf if epsilon is None else epsilon, delta, share=share)
 
 
 def _draw(cell: Cell, world: World, facts: Facts) -> Any:

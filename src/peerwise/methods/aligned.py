@@ -24,8 +24,9 @@ void, and no term is ever summed under other members. A void round uses up one o
 so what it costs. `least` is more than half, so that two epochs have a member in common and no two
 parts of a network go on by themselves; it also bounds whom a root can shut out.
 
-**Joining.** Nobody is taken back. Who was taken out relays sums and hears totals; once it missed
-one it is `lost`, as is a member whose state was set back, and learns no more.
+**Joining.** Nobody is taken back. Who was taken out relays sums, hears totals and may be the root
+of the tree. Once it missed a total it is `lost`, as is a member whose state was set back, and
+learns no more.
 """
 
 from typing import Any, NamedTuple
@@ -218,7 +219,7 @@ class Aligned(NamedTuple):
         who = jnp.where(together, here["who"], s["known"] & s["members"])
         enough = words.size_of(who) >= self.least
         enough = enough & (~together | (words.size_of(who) == here["count"]))
-        enough = enough & (who != s["members"]).any() & (who & self._bit(s)).any()
+        enough = enough & (who != s["members"]).any()  # itself may be missing, too
         record = {"epoch": s["epoch"] + 1, "chief": s["name"], "members": who}
         starts = (s["root"] == s["name"]) & (waited > self.patience) & enough
         return _choose(starts, self._stopping({**s, **record}), s)

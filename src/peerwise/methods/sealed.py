@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 
 from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree, number_of
 from peerwise.declare import declares
@@ -56,6 +56,9 @@ class Trust(NamedTuple):
     patience: Annotated[
         int, Ge(1), "rounds without progress after which missing nodes are left out, if they may"
     ] = 256
+    first: Annotated[
+        float, Gt(0), Lt(1), "share of the budget for what must be agreed first, if anything must"
+    ] = 0.2
 
 
 TRUST = Trust()
@@ -148,7 +151,7 @@ class Sealed:
         )  # fmt: skip
 
 
-def _members(nodes: int, trust: Trust) -> tuple[int, int]:
+def members(nodes: int, trust: Trust) -> tuple[int, int]:
     """Members that a sum must have, and honest ones that it then has."""
     least = least_members(nodes, trust.least)
     return least, honest_members(nodes, trust.honest, least)
@@ -173,13 +176,13 @@ def sealed_nb(
 
 @cache
 def _nb(model: Model, design: Design, budget: Budget, nodes: int, trust: Trust) -> Method:
-    least, honest = _members(nodes, trust)
+    least, honest = members(nodes, trust)
     q, r, classes = design.lines, design.size - design.lines, model.classes
     noisy = math.isfinite(budget.epsilon)
     scale = np.zeros(design.size)
     if noisy:
         made_by = noising(design, budget.epsilon, budget.delta, "gaussian", rows=budget.rows)
-        scale = made_by.scale
+        scale = made_by.scale / math.sqrt(budget.share)
 
     def flat(values: np.ndarray) -> np.ndarray:  # of each coordinate -> of all that is summed
         return np.concatenate([np.tile(values[:q], classes), values[q:]])
@@ -267,9 +270,10 @@ def _crc(
     lr: float,
     trust: Trust,
 ) -> Method:
-    least, honest = _members(nodes, trust)
+    least, honest = members(nodes, trust)
     size = model.classes * model.size
     std = noise_multiplier(budget.epsilon, budget.delta, releases) * clip * budget.rows
+    std /= math.sqrt(budget.share)
     grid = shared_noise(np.full(size, clip), np.full(size, std), nodes, honest)
     sums = Aligned(nodes, size, releases, least, trust.patience)
     update = clipped_update(model, clip)

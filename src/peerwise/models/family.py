@@ -31,6 +31,8 @@ class Phase(NamedTuple):
     count: Callable[[Shard], Tree]  # a node's own term
     options: Callable[[Any], dict[str, Any]]  # the sum over all nodes -> options of the model
     public: bool = False  # in a simulation all nodes know it, as they know center and scale
+    # how far one row moves all sums together, in the L2 norm; None: nobody knows
+    reach: float | None = None
 
 
 class Model(NamedTuple):

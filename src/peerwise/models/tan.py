@@ -7,6 +7,7 @@ one tree: an array of parents that every node holds before it learns.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
@@ -33,7 +34,9 @@ def structure(cardinalities: tuple[int, ...], classes: int) -> Phase:
     def options(sums: np.ndarray) -> dict[str, Any]:
         return {"parents": tuple(chow_liu(sums, cardinalities).tolist())}
 
-    return Phase(lambda shard: pairs(*shard), options)
+    # a row is in one cell of the table of each pair
+    reach = math.sqrt(max(len(_pairs(cardinalities)[0]), 1))
+    return Phase(lambda shard: pairs(*shard), options, reach=reach)
 
 
 @declares("model", agrees=structure)

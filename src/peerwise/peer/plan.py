@@ -23,7 +23,7 @@ from peerwise.peer.described import spends, unit_of
 from peerwise.peer.identity import Identity
 from peerwise.peer.learning import Learning, constant
 from peerwise.peer.roster import KeyNode
-from peerwise.peer.sealing import Sealing, check_keys, masks_of, used_mask, without_terms
+from peerwise.peer.sealing import Sealing, masks_of, used_mask, without_terms
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
@@ -101,7 +101,8 @@ class Plan:
         """The memory of a peer that has said more than it knows of."""
         if not self.learns(phase) or not self.learning.sealed:
             return memory
-        return memory._replace(state=without_terms(memory.state))
+        why = "it was put back to an old state"
+        return memory._replace(state=without_terms(memory.state, why))
 
     def begin(
         self, phase: int, agreed: Mapping[str, Any] | None = None, ledger: Ledger | None = None
@@ -127,10 +128,14 @@ class Plan:
                     "gaussian", about, epsilon, delta, data="updates of all rounds",
                     multiplier=self._multiplier() / math.sqrt(self.charter.rounds),
                 )  # fmt: skip
-        if phase > 0 and agreed is not None and self.learning.sealed:
-            check_keys(self.charter, agreed["keys"])
         node = self.node(phase, agreed, released)
-        return node, node.begin()
+        memory = node.begin()
+        if not self.learns(phase) or not self.learning.sealed or agreed is None:
+            return node, memory
+        if missing := [n for n in self.charter.names if n not in agreed["keys"]]:
+            why = f"no signed mask key of {', '.join(missing)} has come"
+            memory = memory._replace(state=without_terms(memory.state, why))
+        return node, memory
 
     def pay(self, phase: int, ledger: Ledger | None) -> None:
         """Pay for what one more round tells, in the transaction that is open."""

@@ -18,15 +18,6 @@ from peerwise.privacy.sealing import Masks, Place
 RELEASE = "sums"  # what is summed under a charter; a second kind of sum would have another name
 
 
-def check_keys(charter: Charter, keys: Mapping[str, str]) -> None:
-    """Refuse to go on without the key of a member."""
-    if missing := [one for one in charter.names if one not in keys]:
-        raise BadSetting(
-            f"no signed mask key of {', '.join(missing)} has come: nothing can be sealed; start "
-            "this federation again with all its members"
-        )
-
-
 def masks_of(
     charter: Charter, name: str, sealed: Sealed, secret: bytes, keys: Mapping[str, str]
 ) -> Masks | None:
@@ -92,17 +83,16 @@ def members_of(members: np.ndarray, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name, is_in in zip(names, bits, strict=False) if is_in)
 
 
-def without_terms(state: State) -> State:
+def without_terms(state: State, why: str) -> State:
     """The state of a node that makes no more terms, and has none.
 
-    A peer that was put back to an old state may have sent a term that it does not know of. It makes
-    no other in its place: two under one mask would tell their difference.
+    It still hands on the sums of others. Who lacks a member's key can seal nothing. A peer that was
+    put back to an old state may have sent a term that it does not know of. It makes no other in its
+    place: two under one mask would tell their difference.
     """
     sums = state.value["sums"]
     if not sums["lost"]:
-        log.warning(
-            "was put back to an old state: adds no more to sealed sums", extra={"facts": {}}
-        )
+        log.warning("adds no more to sealed sums", extra={"facts": {"why": why}})
     none = {key: np.zeros_like(sums[key]) for key in ("made", "term")}
     sums = {**sums, **none, "lost": np.ones_like(sums["lost"])}
     return state._replace(value={**state.value, "sums": sums})

@@ -45,6 +45,8 @@ class Budget(NamedTuple):
     epsilon: float = math.inf
     delta: float = 1e-5
     rows: int = 1  # that one person may have, where persons are hidden
+    # what of it is for learning, the rest for what must be agreed first: shares of 1 / multiplier^2
+    share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,19 @@ def test_a_peer_goes_forward_only_if_nobody_has_a_letter_for_its_round():
     assert one.to_catch_up() is None
 
 
+def test_a_round_is_computed_knowing_what_was_said_before_a_backup():
+    one = core()
+    one.on(m.Started(frozenset("ac")), 0.0)
+    helloed(one, "a", place=Place(0, 2), life=5, have=Place(0, 1))
+    pushed(one, "a", 0)
+    (compute,) = of(m.Compute, pushed(one, "c", 0))
+    assert compute.said == Place(0, 1) > compute.place
+    fresh = core()
+    pushed(fresh, "a", 0)
+    (compute,) = of(m.Compute, pushed(fresh, "c", 0))
+    assert compute.said < compute.place
+
+
 def test_a_neighbour_that_has_our_letter_is_not_told_another():
     line = {n: [Away(n, Place(0, 0), b"first")] for n in "ac"}
     one = core(unsent=line)

@@ -31,7 +31,7 @@ def _calibration(sets: list[str], scale: Scale) -> Tasks:
         rows = {"data": {"source": name}}
         for epsilon in told["sets"].get(name, ()):
             budget = {"privacy": {} if epsilon == "none" else {"epsilon": epsilon}}
-            own = {"method": "sealed_crc"}
+            own: Description = {"method": "sealed_crc"}
             tasks[f"{name} sealed_crc {epsilon}"] = _errors(shared, rows, budget, own)
             own = {"method": {"name": "private_crc", "lr": 0.2, "clip": 3.0}}
             short = {"run": {"rounds": 32}}

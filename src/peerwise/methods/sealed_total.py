@@ -1,0 +1,110 @@
+"""One sealed sum of whatever nodes count: what a network agrees on before it learns.
+
+TAN's structure, and center and scale, are functions of a sum over all rows. Under a budget the sum
+is sealed, with the network's noise in it; whatever all derive from it is the same at every node.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerwise.core import Array, Method, Shard, State, Tree
+from peerwise.methods.aligned import Aligned
+from peerwise.methods.private_crc import noise_multiplier
+from peerwise.methods.sealed import Sealed, Trust, members
+from peerwise.privacy.budget import Budget
+from peerwise.privacy.shares import bits_for, shared_noise
+
+BLOCK = 1 << 10  # rows at a time, which keeps memory small
+
+
+def deviation(budget: Budget, reach: float, first: float) -> float:
+    """Of the noise in a first sum of all nodes that a row moves by `reach`, in the L2 norm."""
+    return noise_multiplier(budget.epsilon, budget.delta, 1) * reach * budget.rows / first**0.5
+
+
+@cache
+def sealed_total(
+    count: Callable[[Shard], Tree],
+    like: Any,
+    budget: Budget,
+    reach: float,
+    nodes: int,
+    trust: Trust,
+) -> Method:
+    """Every node ends with the sum of `count(shard)` over all nodes, with noise, in "total".
+
+    `like` is the shape of a count: `jax.tree_util.tree_structure` and shapes, see `shape_of`. One
+    row moves all of a count by `reach` at most, in the L2 norm. The first share of the budget pays.
+    """
+    _, shapes = like
+    size = sum(int(np.prod(shape)) for shape in shapes)
+    least, honest = members(nodes, trust)
+    # rounding to the grid moves every number of a row by half a step at most
+    wide = reach * (1 + size**0.5 * 2.0 ** -bits_for(nodes))
+    std = deviation(budget, wide, trust.first)
+    grid = shared_noise(np.full(size, wide), np.full(size, std), nodes, honest)
+
+    def steps(state: State, shard: Shard) -> Array:
+        counts = _flat(count(shard))
+        return counts / jnp.asarray(grid.step, counts.dtype)
+
+    def exact(state: State, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        total = np.zeros(size)
+        for begin in range(0, len(y), BLOCK):
+            part = slice(begin, begin + BLOCK)
+            total += np.rint(_each_row(count, x[part], y[part]) / grid.step).sum(0)
+        return total
+
+    def learn(state: State) -> State:
+        total = sealed.total(state, state.value["flat"].dtype)
+        return state._replace(value={**state.value, "flat": total})
+
+    def start(shard: Shard) -> tuple[Tree, Tree]:
+        return {"flat": jnp.zeros(size, shard.x.dtype)}, {}
+
+    def predict(key: Array, value: Tree, x: Array) -> Any:
+        raise NotImplementedError("a sum predicts nothing")
+
+    sealed = Sealed(Aligned(nodes, size, 1, least, trust.patience), grid, learn, steps, exact)
+    return sealed.method(start, predict)
+
+
+def _flat(counts: Tree) -> Array:
+    return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(counts)])
+
+
+@cache
+def _rows(count: Callable[[Shard], Tree]) -> Any:
+    def one(x: Array, y: Array) -> Array:
+        weight = (y >= 0).astype(x.dtype)
+        return _flat(count(Shard(x[None], y[None], weight[None])))
+
+    return jax.jit(jax.vmap(one))
+
+
+def _each_row(count: Callable[[Shard], Tree], x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What each row adds to a count [m, size], in double precision and by itself."""
+    with jax.enable_x64(True):
+        return np.asarray(_rows(count)(jnp.asarray(x, jnp.float64), jnp.asarray(y, jnp.int32)))
+
+
+def shape_of(count: Callable[[Shard], Tree], features: int) -> Any:
+    """The shape of a count, as `sealed_total` takes it."""
+    kinds = jnp.float32, jnp.int32, jnp.float32
+    parts = zip(((1, features), (1,), (1,)), kinds, strict=True)
+    shape = jax.eval_shape(count, Shard(*(jax.ShapeDtypeStruct(*part) for part in parts)))
+    leaves, tree = jax.tree.flatten(shape)
+    return tree, tuple(leaf.shape for leaf in leaves)
+
+
+def unflat(like: Any, total: np.ndarray) -> Tree:
+    """A total of all counts as `count` gives them."""
+    tree, shapes = like
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    parts = np.split(np.asarray(total), ends)
+    return tree.unflatten([a.reshape(shape) for a, shape in zip(parts, shapes, strict=True)])
