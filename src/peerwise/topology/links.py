@@ -120,10 +120,14 @@ def build(
     age = aligned((g, e), np.int32)
     age[:] = 0
     if ordered and g == 1 and all(a.size == e for a in graphs[0]):  # taken over as they are
-        given = zip(graphs[0], fills, strict=False)
-        links = Links(*(a[None].astype(kind, copy=False) for a, (_, kind) in given), age)
+        src, dst, weight = (
+            a[None].astype(kind, copy=False)
+            for a, (_, kind) in zip(graphs[0], fills[:3], strict=True)
+        )
+        links = Links(src, dst, weight, age)
     else:
-        links = Links(*(aligned((g, e), kind) for _, kind in fills[:3]), age)
+        src, dst, weight = (aligned((g, e), kind) for _, kind in fills[:3])
+        links = Links(src, dst, weight, age)
         for i, (src, dst, weight) in enumerate(graphs):
             here = i, slice(src.size)
             if not ordered:
