@@ -104,7 +104,7 @@ CASES = {
         crc(MODEL, m0=100.0), topology.redrawn(lambda seed: topology.random_tree(N, seed=seed),
                                                every=2, rounds=4)),
     "complete": lambda: case(decavg(NET, rule="median", training=SHORT), topology.complete(N)),
-    "exact": lambda: case(crc(MODEL, m0=100.0), tree(), lossy(), exact=True),
+    "exact": lambda: case(relay(MODEL), tree(), lossy(), exact=True),
     "double": lambda: case(crc(MODEL, m0=100.0), tree(), lossy(), precision="float64"),
 }  # fmt: skip
 
@@ -127,11 +127,11 @@ def mesh(count):
     return None if count == 1 else mesh_of(count // jax.process_count())
 
 
-def checkpoints(out, counts):
+def checkpoints(case, out, counts):
     """A run begun on each number of devices goes on with the next; what each ends with."""
-    made, ends = CASES["crc"](), []
+    made, ends = CASES[case](), []
     for before, after in zip(counts, [*counts[1:], counts[0]], strict=True):
-        file = out.with_name(f"{out.name}-{before}.saved")
+        file = out.with_name(f"{out.name}-{case}-{before}.saved")
         run(made, mesh(before), until=2, checkpoint=file)
         ends.append(leaves(run(made, mesh(after), checkpoint=file)))
     return ends
@@ -141,8 +141,8 @@ def main():
     out, counts, names = Path(sys.argv[1]), json.loads(f"[{sys.argv[2]}]"), sys.argv[3:]
     given = {}
     for name in names:
-        if name == "checkpoints":
-            for i, arrays in enumerate(checkpoints(out, counts)):
+        if name.startswith("checkpoints of "):
+            for i, arrays in enumerate(checkpoints(name[15:], out, counts)):
                 given |= {f"{name}|{i}|{j}": a for j, a in enumerate(arrays)}
             continue
         made = CASES[name]()

@@ -1,7 +1,9 @@
 """Options of networks that devices share, where they do not go together."""
 
+import jax
 import pytest
 
+from peerwise.cli.common import use_device
 from peerwise.cli.devices import Asked, same_description, use_devices
 from peerwise.errors import BadSetting
 from peerwise.learner import cell
@@ -30,6 +32,12 @@ def test_what_devices_cannot_share_is_told_before_anything_is_run(monkeypatch):
     monkeypatch.setattr("peerwise.study.together.parts_of", lambda mesh: 4)
     with pytest.raises(BadSetting, match="4 devices cannot share 3 nodes"):
         OneNetwork(mesh).check([job])
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_told():
+    with pytest.raises(BadSetting, match="there is no GPU that jax can use here"):
+        use_device("gpu")
 
 
 def test_processes_with_another_file_are_told(monkeypatch):

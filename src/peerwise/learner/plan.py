@@ -18,6 +18,10 @@ from peerwise.simulate.cost import Cost, cost_of
 from peerwise.topology import Topology
 from peerwise.topology.links import edges_of
 
+Clock = Callable[[], float]
+
+SEEN = 0.1  # share of a run's other work from which on its rounds can be timed beside it
+MANY = 1 << 18  # rounds of a node that are run to time quick ones
 OVERHEAD = 4  # times what arithmetic and memory need: then neither is what limits
 
 
@@ -128,40 +132,57 @@ def like(planned: Planned, other: Planned) -> Planned:
     return planned._replace(cost=planned.cost._replace(memory=int(other.cost.memory * ratio)))
 
 
-def _timed(f: Callable[[], Any], times: int = 1) -> float:
+def _timed(f: Callable[[], Any], times: int = 1, clock: Clock = time.perf_counter) -> float:
     """Seconds of a call, the least of so many."""
     took = []
     for _ in range(times):
-        begun = time.perf_counter()
+        begun = clock()
         f()
-        took.append(time.perf_counter() - begun)
+        took.append(clock() - begun)
     return min(took)
 
 
-def calibrate(described: Cell, enough: float = 0.5) -> Timing:
-    """Run a few rounds of a cell; as many as take `enough` seconds, if it has so many."""
+def calibrate(described: Cell, enough: float = 0.5, clock: Clock = time.perf_counter) -> Timing:
+    """Run a few rounds of a cell; as many as take `enough` seconds.
+
+    Rounds too quick to be told from the rest of a run are timed by more of them than the cell has.
+    """
     rounds, records = described["run"]["rounds"], len(recorded(described))
     few = _with(described, rounds=min(rounds, 1), record="last", early=False)
-    first = _timed(lambda: run(few))
+    first = _timed(lambda: run(few), 1, clock)
     # the least of two: other programs of this machine, or a compilation, may fall into one
-    once = _timed(lambda: run(few), 2)
+    once = _timed(lambda: run(few), 2, clock)
     if rounds < 2:
         return Timing(once, max(first - once, 0), 0.0, 0.0)
     more, took = 1, 0.0
     while took < enough and more < rounds - 1:
-        more = min(4 * more, rounds - 1)
-        longer = _with(described, rounds=1 + more, record="last", early=False)
-        took = _timed(partial(run, longer), 2) - once
+        more = min((4 if took > SEEN * once else 16) * more, rounds - 1)
+        took, once = _longer(described, more, few, once, clock)
+    many = MANY // described["split"]["nodes"]
+    while took < SEEN * once and more < many:
+        more = min(16 * more, many)
+        took, once = _longer(described, more, few, once, clock)
     per_round = max(took, 0) / more
     per_record = 0.0
     for seen in (min(8, rounds), min(64, rounds)) if records > 1 else ():
         every = _with(described, rounds=seen, record="all", early=False)
         run(every)
-        took = _timed(partial(run, every), 2) - once - (seen - 1) * per_round
+        took = _timed(partial(run, every), 2, clock) - once - (seen - 1) * per_round
         per_record = max(took, 0) / max(seen - 1, 1)
         if took > enough:
             break
     return Timing(max(once - per_round, 0), max(first - once, 0), per_round, per_record)
+
+
+def _longer(
+    described: Cell, more: int, few: Cell, once: float, clock: Clock
+) -> tuple[float, float]:
+    """Seconds of so many more rounds, and of a run of one, timed again beside it."""
+    longer = _with(described, rounds=1 + more, record="last", early=False)
+    run(longer)  # where the graph changes it is another program
+    whole = _timed(partial(run, longer), 2, clock)
+    once = min(once, _timed(partial(run, few), 1, clock))
+    return whole - once, once
 
 
 def machine(seconds: float = 0.2) -> Machine:

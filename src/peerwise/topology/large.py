@@ -75,7 +75,7 @@ def is_connected(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
 
 
 def _root(above: np.ndarray) -> np.ndarray:
-    """Whom each reaches in the end by going from one to the one above it, who has a lower number."""
+    """Whom each reaches in the end, going from one to the one above it, of a lower number."""
     while (above != (further := above[above])).any():
         above = further
     return above

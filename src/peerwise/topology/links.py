@@ -116,14 +116,20 @@ def build(
     """
     g, e = len(graphs), max(1, *(src.size for src, _, _ in graphs))
     fills = (0, np.int32), (n - 1, np.int32), (0, np.float32), (0, np.int32)
-    counts = np.stack([np.bincount(dst, minlength=n) for _, dst, _ in graphs]).astype(np.int32)
+    counts = np.empty((g, n), np.int32)  # messages that each node hears
+    for i, (_, dst, _) in enumerate(graphs):
+        counts[i] = np.bincount(dst, minlength=n)
     age = aligned((g, e), np.int32)
     age[:] = 0
     if ordered and g == 1 and all(a.size == e for a in graphs[0]):  # taken over as they are
-        given = zip(graphs[0], fills, strict=False)
-        links = Links(*(a[None].astype(kind, copy=False) for a, (_, kind) in given), age)
+        src, dst, weight = (
+            a[None].astype(kind, copy=False)
+            for a, (_, kind) in zip(graphs[0], fills[:3], strict=True)
+        )
+        links = Links(src, dst, weight, age)
     else:
-        links = Links(*(aligned((g, e), kind) for _, kind in fills[:3]), age)
+        src, dst, weight = (aligned((g, e), kind) for _, kind in fills[:3])
+        links = Links(src, dst, weight, age)
         for i, (src, dst, weight) in enumerate(graphs):
             here = i, slice(src.size)
             if not ordered:
