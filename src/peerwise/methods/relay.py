@@ -26,6 +26,7 @@ RISE = 0.01  # relative rise of the loss above its moving average that counts as
 RELEASE = 0.5  # how fast steps recover while it falls, as a share of how fast they shrink
 BEND = 0.5  # steps are divided by BEND x delay x curvature where that is above 1,
 WIDE = 0.02  # and by WIDE x delay x lr x features, before a curvature has shown
+LONG = 8.0  # rounds of delay that most nodes share above which they are divided by their square
 # sums of what no node has less of than 0, with room for rounding
 SUMS = tuple(Range(f"part.sum.{name}", -1e-3) for name in ("rows", "loss", "age", "brake", "way"))
 
@@ -121,6 +122,7 @@ def relay(
         pushed, usual = _pushed(known, age, nodes, memory)
         change, loss, guards = step(state.value["statistics"], shard)
         slower = jnp.maximum(1, age * jnp.maximum(BEND * _curvature(known), wide))
+        slower = slower * jnp.maximum(1, _alike(age, nodes) / LONG) ** 2
         slower = slower * jnp.exp(known["brake"] / nodes)
         slower = slower * (1 + fade * (relayed["clock"] - 2).astype(age.dtype))
         steps = moved(own["steps"], relaying.rounded(change / slower))
@@ -157,6 +159,15 @@ def relay(
 def warmth(model: Model, clip: float | None = None) -> float:
     """The default share of maximum likelihood in the start: 1 / sqrt(features), at most 1/2."""
     return 0.0 if clip is not None else 1 / math.sqrt(max(len(model.cardinalities), 4))
+
+
+def _alike(age: Array, nodes: Array) -> Array:
+    """The part of the mean delay that makes feedback swing: what most nodes wait alike.
+
+    None of it on a chain, where the mean is n / 3 and waves leave at the ends; about all of it on a
+    tree of many nodes.
+    """
+    return age * jnp.maximum(0, 1 - 3 * age / nodes)
 
 
 def _turned(own: Tree, at: Array, change: Array, memory: Any, age: Array) -> tuple[Array, Array]:
