@@ -1,4 +1,4 @@
-"""Relay: RC itself at one node, RC with a delay at many, whatever the skew and the losses."""
+"""Relay: RC itself at one node, and at many, whatever the skew and the losses."""
 
 from functools import cache, partial
 
@@ -12,7 +12,8 @@ from peerwise.core import Shard
 from peerwise.errors import BadSetting
 from peerwise.learner import cell, run
 from peerwise.methods import crc, rc, relay
-from peerwise.methods.relay import RELEASE, _pushed, warmth
+from peerwise.methods.leading import SPAN
+from peerwise.methods.relay import LONG, RELEASE, _alike, _curvature, _pushed, _turned, warmth
 from peerwise.models import lda, naive_bayes, qda
 from peerwise.models.family import statistics
 from peerwise.shards import pack, pooled
@@ -53,7 +54,7 @@ def learnt(method, graph, rounds, shards=SKEWED, **options):
 
 @pytest.mark.parametrize("rounds", [1, 7])
 def test_one_node_alone_is_rc(rounds):
-    got = learnt(relay(MODEL, lr=0.1, warm=0, fade=0), topologies.alone(1), rounds, POOLED)[0]
+    got = learnt(relay(MODEL, lr=0.1, warm=0), topologies.alone(1), rounds, POOLED)[0]
     np.testing.assert_allclose(got, central(rounds, 0.1), rtol=1e-9, atol=1e-9)
 
 
@@ -63,8 +64,8 @@ def test_all_start_from_a_mix_of_uniform_and_the_maximum_likelihood_of_all_rows(
         pooled_rows = [jnp.asarray(a) for a in POOLED.of(0)]
         likely = np.asarray(statistics(MODEL, *pooled_rows)) / NODES / 0.1
         even = np.asarray(MODEL.uniform(EACH / 0.1, jnp.float64))
-    got = learnt(relay(MODEL, lr=0.1, warm=0.3, fade=1e12), TREE, 20)
-    alone = learnt(relay(MODEL, lr=0.1, warm=0.0, fade=1e12), TREE, 20)
+    got = learnt(relay(MODEL, lr=0.1, warm=0.3, lead=0, fade=1e12), TREE, 20)
+    alone = learnt(relay(MODEL, lr=0.1, warm=0.0, lead=0, fade=1e12), TREE, 20)
     first_step = (alone - even)[0]  # that of round 1, which no fade can shrink
     for s in got:
         mixed = 0.7 * even + 0.3 * likely
@@ -87,10 +88,11 @@ def steps_at(s, shards):
         return [np.asarray(step(jnp.asarray(s), Shard(*map(jnp.asarray, h)))[0]) for h in held]
 
 
-def test_two_nodes_by_hand():
+@pytest.mark.parametrize("lead", [0.0, 1.0])
+def test_two_nodes_by_hand(lead):
     """They are told apart in round 1; the child speaks as one in round 2, the root in round 3."""
     two = pack(X, Y, np.split(np.arange(len(Y)), 2))
-    method = relay(MODEL, lr=0.1, warm=0, brake=0, fade=0)
+    method = relay(MODEL, lr=0.1, warm=0, lead=lead)
     chain = topologies.chain(2)
     names = np.asarray(run64(method, two, chain, 1).state.value["relay"]["name"])
     root, child = int(names.argmin()), int(names.argmax())
@@ -100,15 +102,18 @@ def test_two_nodes_by_hand():
     alone = [start + g for g in first]
     np.testing.assert_allclose(learnt(method, chain, 1, two), np.stack(alone), rtol=1e-9)
     # round 2: the root has heard of the child's first step, the child of nothing
-    both = start + (first[0] + first[1]) / 2
+    # and carries it forward by its rate, which is a share of the one step; it is one round late
+    ahead = lead * first[child] / SPAN
+    both = start + (first[0] + first[1] + ahead) / 2
     second = {root: steps_at(both, two)[root], child: steps_at(alone[child], two)[child]}
     got = learnt(method, chain, 2, two)
     np.testing.assert_allclose(got[root], both + second[root] / 2, rtol=1e-9)
     np.testing.assert_allclose(got[child], alone[child] + second[child], rtol=1e-9)
-    # round 3: each has heard of both steps of both
-    heard = start + (first[0] + first[1] + second[0] + second[1]) / 2
-    third = steps_at(heard, two)
-    expected = [heard + g / 2 for g in third]
+    # round 3: each has heard of both steps of both, and of how fast the other's sum grows
+    rate = [(first[i] * (1 - 1 / SPAN) + second[i]) / SPAN for i in (0, 1)]
+    heard = [start + (first[0] + first[1] + second[0] + second[1]) / 2] * 2
+    heard = [heard[i] + lead * rate[1 - i] / 2 for i in (0, 1)]
+    expected = [heard[i] + steps_at(heard[i], two)[i] / 2 for i in (0, 1)]
     np.testing.assert_allclose(learnt(method, chain, 3, two), np.stack(expected), rtol=1e-9)
 
 
@@ -117,22 +122,18 @@ def off(values):
     return max(np.abs(steps_at(s, POOLED)[0]).max() for s in values)
 
 
-def test_skewed_nodes_stand_near_rc_by_the_size_of_steps_and_crc_does_not():
-    """Off by lr x delay x how steps differ: a fifth of lr is about a fifth of the distance."""
+def test_skewed_nodes_stand_where_rc_does_and_crc_does_not():
+    """Late sums keep them off by lr x delay x how steps differ; carried forward, by less."""
     rounds = 1200
     theirs = off(np.asarray(run64(crc(MODEL, m0=EACH / 0.1), SKEWED, TREE, rounds).state.value))
-    large, small, fading = (
-        off(learnt(relay(MODEL, **given), TREE, rounds))
-        for given in (
-            {"lr": 0.1, "warm": 0, "fade": 0},
-            {"lr": 0.02, "warm": 0, "fade": 0},
-            {"lr": 0.1, "warm": 0, "fade": 0.02},
-        )
+    late, small, ours = (
+        off(learnt(relay(MODEL, warm=0, **given), TREE, rounds))
+        for given in ({"lr": 0.1, "lead": 0}, {"lr": 0.02, "lead": 0}, {"lr": 0.1})
     )
-    print(f"off RC: crc {theirs:.2f}, relay {large:.2f}, lr / 5 {small:.2f}, fading {fading:.2f}")
-    assert large < theirs / 5
-    assert 3 < large / small < 7
-    assert fading < large / 2
+    print(f"off RC: crc {theirs:.2f}, lead 0 {late:.2f}, lr / 5 {small:.2f}, relay {ours:.2f}")
+    assert late < theirs / 5
+    assert 3 < late / small < 7
+    assert ours < late / 5
 
 
 def test_the_steps_of_all_nodes_count_alike():
@@ -151,10 +152,17 @@ def test_a_message_is_crcs_and_a_constant():
         shards = pack(np.zeros((4, d)), np.zeros(4), np.split(np.arange(4), 2))
         sizes = [
             walk(m, shards, topologies.chain(2), 0).message_bytes
-            for m in (relay(model), crc(model, m0=10.0))
+            for m in (relay(model, lead=0), crc(model, m0=10.0))
         ]
         more.add(sizes[0] - sizes[1])
-    assert more == {48}  # twelve numbers: the tree, the counts, ages, loss and brake
+    assert more == {56}  # fourteen numbers: the tree, the counts, ages, loss, brake, curvature
+    # a lead of 1 also sends the rate of all that has a line for every class, or is shared
+    shards = pack(np.zeros((4, 3)), np.zeros(4), np.split(np.arange(4), 2))
+    sizes = [
+        walk(m, shards, topologies.chain(2), 0).message_bytes
+        for m in (relay(MODEL), crc(MODEL, m0=10.0))
+    ]
+    assert sizes[0] == 2 * sizes[1] + 56
 
 
 def test_the_loss_brakes_only_when_it_rises():
@@ -170,6 +178,31 @@ def test_the_loss_brakes_only_when_it_rises():
     assert usual == pytest.approx(1.9)
 
 
+def test_curvature_is_how_steps_turn_along_the_way():
+    """Steps -h (s - s*) of two nodes with h of 3 and 5: 4 over both, whatever the ways' lengths."""
+    sums = {"turn": 0.0, "way": 0.0}
+    for h in (3.0, 5.0):
+        own, memory = {"turn": 0.0, "way": 0.0}, None
+        for s in (jnp.zeros((2, 3)), jnp.ones((2, 3)), 4 * jnp.ones((2, 3))):
+            if memory is not None:
+                turn, way = _turned(own, s, -h * s, memory, jnp.float32(2))
+                own = {"turn": turn, "way": way}
+            memory = {"at": s, "change": -h * s, "nodes": jnp.float32(2)}
+        sums = {name: sums[name] + own[name] for name in sums}
+    assert float(_curvature(sums)) == pytest.approx(4)
+    nothing = jnp.float32(0)
+    assert _curvature({"turn": nothing, "way": nothing}) == 0
+    assert _curvature({"turn": nothing - 1, "way": nothing + 1}) == 0  # steps that grow on
+
+
+def test_delays_that_spread_evenly_do_not_count_as_long():
+    """A chain's mean distance is n / 3; none of 50 nodes is far enough, whatever the tree."""
+    n = jnp.float32(50)
+    assert _alike(n / 3, n) == pytest.approx(0, abs=1e-5)
+    assert max(float(_alike(jnp.float32(d), n)) for d in range(50)) < LONG
+    assert _alike(jnp.float32(19), jnp.float32(320)) > LONG
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -180,6 +213,9 @@ def test_the_loss_brakes_only_when_it_rises():
         {"fade": -1},
         {"fade": np.inf},
         {"clip": 0},
+        {"lead": -0.1},
+        {"lead": 2},
+        {"lead": 1.0, "clip": 3.0},
     ],
 )
 def test_impossible_settings_are_refused(given):
@@ -188,7 +224,7 @@ def test_impossible_settings_are_refused(given):
 
 
 def test_other_options_than_its_own_are_refused():
-    with pytest.raises(BadSetting, match=r"not of relay; it has brake, clip, fade, lr, warm"):
+    with pytest.raises(BadSetting, match=r"not of relay; it has brake, clip, fade, lead, lr, warm"):
         cell({"method": {"name": "relay", "alpha": 0.3}})
 
 

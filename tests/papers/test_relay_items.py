@@ -92,14 +92,14 @@ PARTS = {
     "adult|tree|p(x,y)|warm-crc": arrays(0.3, 0.25),
     "adult|tree|p(x,y)|relay": arrays(0.25, 0.16),
     "adult|tree|p(x,y)|cold": arrays(0.24, 0.17),
-    "adult|tree|p(x,y)|steady": arrays(0.25, 0.18),
+    "adult|tree|p(x,y)|late": arrays(0.25, 0.18),
 }
 
 
 def test_the_ablation_says_which_part_does_it():
     records = relay.PAPER.records("ablation", PARTS)
     assert {c.name: c.verdict for c in relay.PAPER.claims(records)} == {
-        "not-the-start": "held", "start-helps": "not held", "fade-helps": "held"
+        "not-the-start": "held", "start-helps": "not held", "lead-helps": "held"
     }  # fmt: skip
     lines = item_lines(shown_item(relay.PAPER, "ablation", records))
     assert "| adult | .050 | -.040 | -.030 | -.020 | -.050 |" in lines  # the last: RC itself

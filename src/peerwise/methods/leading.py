@@ -19,6 +19,9 @@ RATE = "rate"  # what the rate is called among the sums
 # Rounds over which a rate is averaged. A rate of few rounds follows every swing and makes it
 # larger; one of many is late itself. docs/relay.md says how it was chosen.
 SPAN = 100
+# Rounds by which a hop carries forward at the most: who is silent for longer may be down, and takes
+# no steps meanwhile.
+MOST = 4
 
 
 def still(sums: Tree) -> Tree:
@@ -56,7 +59,7 @@ def reply(of: str, lead: float) -> Callable[[State, Shard, Inbox], Tree]:
 def _carried(part: Tree, now: Array, of: str, lead: float) -> Tree:
     """A part whose sum `of` is as large as its rate says that it is by now."""
     sums = part["sum"]
-    rounds = relaying.late(part, now)
+    rounds = jnp.minimum(relaying.late(part, now), MOST)
 
     def moved(whole: Array, rate: Array) -> Array:
         return whole + relaying.rounded(lead * rounds.astype(rate.dtype) * rate)

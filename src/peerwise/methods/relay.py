@@ -26,6 +26,8 @@ RISE = 0.01  # relative rise of the loss above its moving average that counts as
 RELEASE = 0.5  # how fast steps recover while it falls, as a share of how fast they shrink
 BEND = 0.5  # steps are divided by BEND x delay x curvature where that is above 1,
 WIDE = 0.02  # and by WIDE x delay x lr x features, before a curvature has shown
+LONG = 8.0  # rounds of delay that most nodes share above which they are divided by their square
+STEEP = 1e9  # the most that a curvature counts, where a way is next to nothing or a liar's
 # sums of what no node has less of than 0, with room for rounding
 SUMS = tuple(Range(f"part.sum.{name}", -1e-3) for name in ("rows", "loss", "age", "brake", "way"))
 
@@ -121,6 +123,7 @@ def relay(
         pushed, usual = _pushed(known, age, nodes, memory)
         change, loss, guards = step(state.value["statistics"], shard)
         slower = jnp.maximum(1, age * jnp.maximum(BEND * _curvature(known), wide))
+        slower = slower * jnp.maximum(1, _alike(age, nodes) / LONG) ** 2
         slower = slower * jnp.exp(known["brake"] / nodes)
         slower = slower * (1 + fade * (relayed["clock"] - 2).astype(age.dtype))
         steps = moved(own["steps"], relaying.rounded(change / slower))
@@ -159,6 +162,15 @@ def warmth(model: Model, clip: float | None = None) -> float:
     return 0.0 if clip is not None else 1 / math.sqrt(max(len(model.cardinalities), 4))
 
 
+def _alike(age: Array, nodes: Array) -> Array:
+    """The part of the mean delay that makes feedback swing: what most nodes wait alike.
+
+    None of it on a chain, where the mean is n / 3 and waves leave at the ends; about all of it on a
+    tree of many nodes.
+    """
+    return age * jnp.maximum(0, 1 - 3 * age / nodes)
+
+
 def _turned(own: Tree, at: Array, change: Array, memory: Any, age: Array) -> tuple[Array, Array]:
     """How far a node's step turned against the way its model went, and that way, squared.
 
@@ -166,7 +178,7 @@ def _turned(own: Tree, at: Array, change: Array, memory: Any, age: Array) -> tup
     nothing to compare with.
     """
     way, turn = at - memory["at"], memory["change"] - change
-    begun = jnp.where((memory["nodes"] > 0), 1 / (1 + age), 0)
+    begun = jnp.where(memory["nodes"] > 0, 1 / (1 + age), 0)
     return (
         own["turn"] + relaying.rounded(begun * ((turn * way).sum() - own["turn"])),
         own["way"] + relaying.rounded(begun * ((way * way).sum() - own["way"])),
@@ -174,9 +186,10 @@ def _turned(own: Tree, at: Array, change: Array, memory: Any, age: Array) -> tup
 
 
 def _curvature(known: Tree) -> Array:
-    """By how much steps turn back for each step that models go, over all nodes."""
+    """By how much steps turn back for each step that models go, over all nodes; finite."""
     there = known["way"] > 0
-    return jnp.where(there, jnp.maximum(known["turn"], 0) / jnp.where(there, known["way"], 1), 0)
+    bent = jnp.maximum(known["turn"], 0) / jnp.where(there, known["way"], 1)
+    return jnp.where(there, jnp.minimum(bent, STEEP), 0)
 
 
 def _pushed(known: Tree, age: Array, nodes: Array, memory: Any) -> tuple[Array, Array]:

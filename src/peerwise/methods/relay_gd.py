@@ -1,10 +1,9 @@
 """Relay for neural networks: gradient descent on all rows, with delay and without a server.
 
 Every node adds up how far its own training moved the weights, and the sums of all nodes reach all
-nodes exactly (`relaying`), each late by its distance and carried forward by that delay (`leading`).
-With one step a round on all of a node's rows this is gradient descent on the rows of all nodes with
-late gradients; with more steps it is FedAvg without a server. This method is the project's own and
-in no paper.
+nodes exactly (`relaying`), each late by its distance. With one step a round on all of a node's rows
+this is gradient descent on the rows of all nodes with late gradients; with more steps it is FedAvg
+without a server, late too. This method is the project's own and in no paper.
 """
 
 from dataclasses import replace
@@ -34,7 +33,7 @@ def relay_gd(
     *,
     lead: Annotated[
         float, Ge(0), Le(1), "share of its delay by which a sum is carried forward"
-    ] = 1.0,
+    ] = 0.0,
     damping: Annotated[float, Ge(0), "divides a training's move by 1 + damping x delay"] = 0.0,
     loss: LossOption = "cross_entropy",
     training: Training = Training(),
@@ -46,9 +45,9 @@ def relay_gd(
     `batch` of all rows it is gradient descent on all rows, late by the distances; `steps` draws
     rows with replacement. Feedback that is d rounds late oscillates when steps are large:
     `damping` divides a training's move by 1 + damping d, where d is the mean age of what nodes
-    know, averaged over all nodes. `lead`: every node relays the average rate of its sum, too, and
-    sums are carried forward by it (0: not, and messages are half as long). `keep`: momentum goes on
-    from round to round.
+    know, averaged over all nodes. With `lead` every node relays the average rate of its sum, too,
+    and sums are carried forward by it (`leading`); messages are then twice as long. `keep`:
+    momentum goes on from round to round.
     """
     return _relayed(net, loss, float(lead), float(damping), training)
 

@@ -20,7 +20,7 @@ def claims(number: Numbers) -> list[Claim]:
         "relay-no-worse-than-crc": _below(number, "gaps", EARLY, "relay", "crc"),
         "not-the-start": _below(number, "ablation", LATE, "cold", "warm-crc"),
         "start-helps": _below(number, "ablation", EARLY, "relay", "cold"),
-        "fade-helps": _below(number, "ablation", LATE, "relay", "steady", dealt="p(x,y)"),
+        "lead-helps": _below(number, "ablation", LATE, "relay", "late", dealt="p(x,y)"),
     }
     return [
         _claim(name, every(cells.values()), tally(cells))

@@ -59,7 +59,7 @@ def _liars(item: dict[str, Any], sets: list[str], scale: Scale) -> Tasks:
         planned[f"{name}|-|iid|rc"] = paper.described(f"{_RUNS}learn", rc)
         for push in (0.0, TOLD["push"]):
             for clip in clips[:2] if scale.quick else clips:
-                method = {"name": "relay", "clip": clip, "warm": 0.0}
+                method = {"name": "relay", "clip": clip, "lead": 0.0, "warm": 0.0}
                 task = paper.described(f"{_RUNS}lied_to", rc, {"method": method}, push=push)
                 planned[f"{name}|{clip}|{push:g}|relay"] = task
     return planned
