@@ -228,6 +228,11 @@ def test_no_row_decides_whether_a_node_takes_part(files):
     x, y = made().rows(Table("rows", odd[["age"]], labels, "ill"))
     assert y.tolist() == [0, 1, 0, 1, 0, 1, 0]
     np.testing.assert_allclose(x[:, 0], [1, -1, 1, 0, 0, 0, 12.5 / 60 - 1], rtol=1e-6)
+    for many in (20, 21):  # before, twenty rows in other units were released and one more was not
+        far = pd.DataFrame({"age": np.full(many, 3e4)})
+        assert (
+            len(made().rows(Table("rows", far, np.array(["no"] * many, object), "ill"))[1]) == many
+        )
     nothing = Table("rows", odd[["age"]][:1], np.array(["perhaps"], object), "ill")
     assert made().rows(nothing)[1].tolist() == [-1]
 
