@@ -161,10 +161,11 @@ def ledger(
         rows, spent, left = opened.table(), opened.total(), opened.left()
         budget, name = opened.budget, opened.node
     console.print(_releases(rows, name))
-    for line in rows.itertuples() if details else ():
-        given = {**line.parameters, "time": str(line.time)[:19], "part": line.part}
+    for receipt, line in rows.iterrows() if details else ():
+        given: dict[str, object] = {**line["parameters"], "time": str(line["time"])[:19]}
+        given["part"] = line["part"]
         told = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
-        console.print(escape(f"{line.Index}: {told}"))
+        console.print(escape(f"{receipt}: {told}"))
     for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
         console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")
 

@@ -37,7 +37,7 @@ def cells_of(seen: Seen, kinds: Kinds) -> Array:
     inside = by_group((share * (prob - whole[None]) ** 2).sum(0)[None])[0] / total
     chance = by_group((share * noise).sum(0)[None])[0] / total * (1 - (share**2).sum())
     freedom = jnp.asarray((width - 1) * seen.freedom, kind)
-    true = (real(inside - chance, chance, freedom)[group] * unit)[None]
+    true = (real(inside - chance, chance, freedom, kinds.features)[group] * unit)[None]
     prob = _sparse(prob, whole[None], true, noise)
     cells = prob / jnp.maximum(by_group(prob), 1e-30)[:, group] * rows
     return jnp.where((v > 0)[None], cells, counted)

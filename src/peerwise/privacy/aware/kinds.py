@@ -25,6 +25,11 @@ class Kinds(NamedTuple):
         return (self.group[:, None] == np.arange(self.group.max() + 1)).astype(float)
 
     @property
+    def features(self) -> int:
+        """How many numbers and histograms there are."""
+        return len(self.first) + len(np.unique(self.group))
+
+    @property
     def square(self) -> np.ndarray:
         """The place of the square of each number among the products."""
         square = np.flatnonzero(self.left == self.right)

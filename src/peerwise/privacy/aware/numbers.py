@@ -21,7 +21,7 @@ def means_of(seen: Seen, kinds: Kinds, counted: Array) -> tuple[Array, Array]:
     noise = (seen.noise[at][None] / r**2 + mean**2 * seen.unsure) / n**2
     whole = jnp.clip(sums.sum(0) / (n.sum(0) * r[0]), -1, 1)[None]
     apart = mean - (share * mean).sum(0)[None]
-    believed = shrinkage(apart, noise, share, seen.freedom, seen.rows.sum())
+    believed = shrinkage(apart, noise, share, seen.freedom, seen.rows.sum(), kinds.features)
     mean, left = jnp.where(noise > 0, whole + believed * apart, mean), believed * noise
     # within the bounds, and no nearer to them than noise lets one say
     inside = positive(mean + 1, left) - 1
@@ -56,7 +56,7 @@ def covariances_of(
     unit = jnp.maximum(whole[square], 1e-30)
     apart = own - (share * own).sum(0)[None]
     believed = shrinkage(
-        apart, noise, share, seen.freedom, seen.rows.sum(), unit[left] * unit[right]
+        apart, noise, share, seen.freedom, seen.rows.sum(), kinds.features, unit[left] * unit[right]
     )
     cov = jnp.where(noise > 0, whole[None] + believed * apart, own)
     var = positive(cov[:, square], (believed * noise)[:, square])
@@ -87,7 +87,7 @@ def _valid(
     # one pooled matrix against none: the differences are the correlations themselves
     rho, error = (cov / unit)[None, off], (noise / unit**2)[None, off]
     double = jnp.concatenate([rho, -rho]), jnp.concatenate([error, error])
-    believed = shrinkage(*double, one / 2, 1.0, rows)[:1]
+    believed = shrinkage(*double, one / 2, 1.0, rows, kinds.features)[:1]
     made = jnp.zeros_like(cov).at[square].set(var).at[off].set((believed * rho)[0] * unit[off])
     left = jnp.zeros_like(cov).at[off].set((believed * error)[0] * unit[off] ** 2)
     return _regular(made, left, kinds)

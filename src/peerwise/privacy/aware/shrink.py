@@ -26,34 +26,35 @@ def positive(value: Array, variance: Array) -> Array:
 
 
 def shrinkage(
-    apart: Array, noise: Array, share: Array, freedom: Any, rows: Any, size: Any = 1.0
+    apart: Array, noise: Array, share: Array, freedom: Any, rows: Any, many: int, size: Any = 1.0
 ) -> Array:
     """By how much differences between classes are believed [c, j], 0 to 1.
 
     `apart` [c, j] are differences from the mean of all classes, `noise` [c, j] their variances by
     noise, `share` [c, 1] the shares of the classes, `freedom` how many independent differences an
-    entry stands for, `rows` how many rows there are, `size` [j] the unit of the variance.
+    entry stands for, `rows` how many rows there are, `many` how many features, `size` [j] the unit
+    of the variance.
     """
     expected = (share * noise).sum(0) - (share**2 * noise).sum(0)
     total = (share * apart**2).sum(0)
     size = size + jnp.zeros_like(total)
-    true = size * real((total - expected) / size, expected / size, freedom)
+    true = size * real((total - expected) / size, expected / size, freedom, many)
     believed = true[None] / (true[None] + noise)
     doubt = by_noise(total, expected, size, freedom, rows)[None]
     return jnp.where(noise > 0, 1 - doubt * (1 - believed), 1.0)
 
 
-def real(seen: Array, error: Array, freedom: Any) -> Array:
+def real(seen: Array, error: Array, freedom: Any, many: int) -> Array:
     """The variance of each feature's differences that is not noise, in its unit [j].
 
     Estimated from the feature (`seen`, by noise alone of size `error`) and, as far as that is
     uncertain, from all features together; and that, as far as it is uncertain, is exponential, all
-    features together having the mean TELL: the more there are, the less one of them tells.
+    features together having the mean TELL: the more (`many`) there are, the less each tells.
     """
     weight = freedom / (error**2 + 1e-30)
     weight = weight / weight.sum()
     chance = 2 * (weight**2 * error**2 / freedom).sum()
-    common = positive((weight * seen).sum() - chance * len(seen) / TELL, chance)
+    common = positive((weight * seen).sum() - chance * many / TELL, chance)
     common = jnp.maximum(common, 1e-12)
     doubt = 2 * (error + common) ** 2 / freedom
     believed = (SPREAD * common) ** 2 / ((SPREAD * common) ** 2 + doubt + 1e-30)
