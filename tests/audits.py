@@ -20,7 +20,7 @@ from peerwise.data.loaders import Table
 from peerwise.models.registry import model_for
 from peerwise.peer.drafting import Known, draft
 from peerwise.peer.plan import Plan
-from peerwise.privacy import audit, private_statistics, public_schema
+from peerwise.privacy import audit, private_statistics, public_schema, vetted
 from peerwise.privacy.design import Design
 from peerwise.privacy.release import exact_coordinates
 from peerwise.privacy.sealing import fresh_secret, public_key
@@ -45,11 +45,13 @@ def frame_of(there: bool) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def ratio(kind: str, released: np.ndarray, without: np.ndarray, moved: np.ndarray, scale: Any):
-    """log p(released | with the row) - log p(released | without it)."""
-    apart = (released - without) / scale
+    """log p(released | with the row) - log p(released | without it), of each of the releases."""
+    apart, step = (released - without) / scale, moved / scale
     if kind == "laplace":
-        return float((np.abs(apart) - np.abs(apart - moved / scale)).sum())
-    return float(((apart**2 - (apart - moved / scale) ** 2) / 2).sum())
+        terms = np.abs(apart) - np.abs(apart - step)
+    else:
+        terms = (apart**2 - (apart - step) ** 2) / 2
+    return terms.sum(tuple(range(1, terms.ndim)))
 
 
 class NoLedger:
@@ -65,8 +67,43 @@ class NoLedger:
         return 1
 
 
-def _statistics(release: Any, there: bool, trials: int) -> np.ndarray:
-    """Likelihood ratios of many releases of naive Bayes statistics."""
+class Again:
+    """The noise of real releases, drawn many times about the same values.
+
+    Up to its noise a release is the same whenever it is made of the same rows (a test looks), so
+    that many releases are one with much noise.
+    """
+
+    def __init__(self, trials: int):
+        self.trials, self.drawn = trials, None
+
+    def __call__(self, kind: str, values: np.ndarray, scale: Any, *, off: bool = False):
+        """The first of the noisy values; the others are kept."""
+        shape = (self.trials, *np.shape(values))
+        scale = np.broadcast_to(np.asarray(scale, float), np.shape(values))
+        noisy = vetted(kind, np.broadcast_to(values, shape), np.broadcast_to(scale, shape), off=off)
+        if noisy.size:
+            assert self.drawn is None, "a release draws noise once"
+            self.drawn = noisy
+        return noisy[0]
+
+
+class Ahead:
+    """The noise of real releases, drawn for many rounds at once and handed out one by one."""
+
+    def __init__(self, rounds: int):
+        self._rounds, self._drawn = rounds, iter(())
+
+    def __call__(self, kind: str, values: np.ndarray, scale: Any, *, off: bool = False):
+        """Values with the next noise."""
+        if (noise := next(self._drawn, None)) is None:
+            self._drawn = iter(vetted(kind, np.zeros((self._rounds, *values.shape)), scale))
+            noise = next(self._drawn)
+        return values + noise
+
+
+def _statistics(noise: Again, kind: str, scale: np.ndarray) -> np.ndarray:
+    """Likelihood ratios of releases of naive Bayes statistics."""
     design = Design(model_for(SCHEMA), -np.ones(2), np.ones(2))
     codes = {"f": 0, "m": 1}
     sums = []
@@ -75,31 +112,25 @@ def _statistics(release: Any, there: bool, trials: int) -> np.ndarray:
         x = np.stack([frame["age"] / 50 - 1, frame["dose"] / 2 - 1, frame["sex"].map(codes)], 1)
         y = np.array([CLASSES.index(label) for label in labels])
         sums.append(exact_coordinates(design, x.astype(float), y)[0])
-    found = np.empty(trials)
-    for t in range(trials):
-        values, made = release(there)
-        seen, _ = design.coordinates(values)
-        found[t] = ratio(made.kind, seen, sums[1], sums[0] - sums[1], made.scale[None])
-    return found
+    assert noise.drawn is not None
+    return ratio(kind, noise.drawn, sums[1], sums[0] - sums[1], scale[None])
 
 
 def through_private_statistics(kind: str, split: str, epsilon: float, there: bool, trials: int):
     """`privacy.private_statistics`, as a site calls it."""
     frame, labels = frame_of(there)
-
-    def release(_: bool) -> Any:
-        made = private_statistics(
-            frame, labels, SCHEMA, epsilon=epsilon, bounds=COLUMNS, mechanism=kind, split=split,
-            delta=DELTA if kind == "gaussian" else 0.0,
-        )  # fmt: skip
-        return made.statistics.values, made.noising
-
-    return _statistics(release, there, trials)
+    noise = Again(trials)
+    made = private_statistics(
+        frame, labels, SCHEMA, epsilon=epsilon, bounds=COLUMNS, mechanism=kind, split=split,
+        delta=DELTA if kind == "gaussian" else 0.0, noise=noise,
+    )  # fmt: skip
+    return _statistics(noise, made.noising.kind, made.noising.scale)
 
 
 def plan_of(
-    method: Any, epsilon: float, there: bool, graph: nx.Graph = PAIR, name: str = "a"
-) -> Plan:
+    method: Any, epsilon: float, there: bool, noise: Any = vetted, graph: nx.Graph = PAIR,
+    name: str = "a",
+) -> Plan:  # fmt: skip
     """What a peer runs, with rows of its own."""
     frame, labels = frame_of(there)
     table = Table("rows", frame, labels, "ill")
@@ -110,57 +141,44 @@ def plan_of(
         name="audit", addresses={"a": "127.0.0.1:7400"}, known=known, limits={"rows": 1000},
         budget={"epsilon": epsilon, "delta": DELTA},
     )  # fmt: skip
-    return Plan(charter, name, table)
+    return Plan(charter, name, table, noise=noise)
 
 
 def through_a_peer(epsilon: float, there: bool, trials: int) -> np.ndarray:
     """The release of a peer that begins, from its charter and file."""
-    plan = plan_of("gossip_nb", epsilon, there)
-    noise = plan.learning.noise(model_for(plan.charter.schema()))
-    scale = np.sqrt(noise.variance)  # gaussian at this delta
-
-    class Made:
-        kind = "gaussian"
-
-    Made.scale = scale
-
-    def release(_: bool) -> Any:
-        return plan._released(NoLedger())(None, _Shard)[0], Made
-
-    return _statistics(release, there, trials)
-
-
-class _Shard:
-    x = np.zeros((1, 3), np.float32)  # says in which precision the release is handed on
+    noise = Again(trials)
+    plan = plan_of("gossip_nb", epsilon, there, noise)
+    plan.begin(0, None, NoLedger())
+    law = plan.learning.noise(model_for(plan.charter.schema()))
+    return _statistics(noise, "gaussian", np.sqrt(law.variance))  # gaussian at this delta
 
 
 def through_private_crc(epsilon: float, there: bool, trials: int) -> np.ndarray:
     """All rounds of private CRC at a peer whose neighbour says nothing: noised updates."""
     method = {"name": "private_crc", "clip": CLIP}
-    plans = {each: plan_of(method, epsilon, each) for each in (True, False)}
+    noise = Ahead(ROUNDS * min(trials, 1000))
+    plans = {each: plan_of(method, epsilon, each, noise) for each in (True, False)}
     plan = plans[there]
-    node = plan.node(0)
+    start = plan.node(0).begin().state
     worlds = {
         each: p.learning.assembled(p.learning.world(p.x, p.y)).shards.of(0)
         for each, p in plans.items()
     }
     model = plan.learning.model(plan.learning.world(plan.x, plan.y))
     adapt, std = plan._noised(model), plan._multiplier() * CLIP
-    theta, features = jax.jit(model.theta), _features(model)
-    start = node.begin().state
+    theta, phi = jax.jit(model.theta), _features(model)
+    rows = {e: (phi(np.asarray(w.x)), np.asarray(w.y)) for e, w in worlds.items()}
     found = np.zeros(trials)
     for t in range(trials):
         state = State(start.value, start.memory)
         for r in range(ROUNDS):
             weight = np.asarray(theta(state.value).weight, float)
-            means = [
-                exact_update(features, np.asarray(worlds[e].x), np.asarray(worlds[e].y),
-                             weight, CLIP)
-                for e in (True, False)
-            ]  # fmt: skip
+            with_it, without = (
+                exact_update(lambda own: own, *rows[e], weight, CLIP) for e in (True, False)
+            )
             after = adapt(state, worlds[there], r)
             told = np.asarray(after.value, float) - np.asarray(state.value, float)
-            found[t] += ratio("gaussian", told, means[1], means[0] - means[1], std)
+            found[t] += ratio("gaussian", told[None], without, with_it - without, std)[0]
             state = after
     return found
 
@@ -182,7 +200,7 @@ def through_a_sealed_sum(epsilon: float, there: bool, trials: int) -> np.ndarray
     keys = {name: public_key(secret).hex() for name, secret in secrets.items()}
     seals, shards = {}, {}
     for name in THREE:
-        plan = plan_of("sealed_nb", epsilon, there or name != "b", THREE, name)
+        plan = plan_of("sealed_nb", epsilon, there or name != "b", graph=THREE, name=name)
         plan.seal_with(None, secrets[name])
         node = plan.node(plan.phases - 1, {"keys": keys})
         seals[name], start = node._adapt, node.begin().state

@@ -287,11 +287,19 @@ def test_the_same_rows_are_predicted_the_same_from_every_file(tmp_path):
 def test_a_ledger_is_shown_and_belongs_to_its_node(tmp_path):
     path = tmp_path / "ward.ledger"
     with Ledger.open(path, node="ward 7", epsilon=1.0) as ledger:
-        ledger.charge("laplace", {"scale": 2.0}, 0.25, data="rows of May")
+        long = "a: statistics of all rows of the wards on the second floor"
+        about = {"scale": [2.0, 12.5], "state": "ab" * 40}
+        ledger.charge("laplace", about, 0.25, data=long, group="rows", part="0 to 40")
     result = CliRunner().invoke(app, ["ledger", str(path)])
     assert result.exit_code == 0, result.output
     assert "ward 7" in result.output
     assert "left: epsilon 0.75" in result.output
+    assert "abab" not in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    line = next(line for line in result.output.splitlines() if "laplace" in line)
+    assert line.split()[2:6] == ["laplace", "0.25", "0", "0"]
+    details = CliRunner().invoke(app, ["ledger", str(path), "--details"]).output
+    assert "part 0 to 40" in " ".join(details.split())
     other = CliRunner().invoke(app, ["ledger", str(path), "--node", "ward 8"])
     assert isinstance(other.exception, BadFile)
 

@@ -161,10 +161,31 @@ def test_a_budget_needs_the_ledger_of_the_site(files, tmp_path):
     with pytest.raises(BadSetting, match="peerwise ledger FILE --new SITE"):
         site_of(folder, ledger=None)
     with pytest.raises(BadSetting, match="no ledger"):
-        open_site_ledger(tmp_path / "none", 1.0)
+        open_site_ledger(tmp_path / "none", 1.0, "a")
     (tmp_path / "odd").write_text("x" * 5000)
     with pytest.raises(BadFile, match="is not a ledger"):
-        open_site_ledger(tmp_path / "odd", 1.0)
+        open_site_ledger(tmp_path / "odd", 1.0, "a")
+
+
+def test_a_ledger_of_another_site_is_refused_before_anything_is_drawn(files, tmp_path):
+    folder, _, _ = files
+    others = folder / "b.ledger"
+    Ledger.open(others, node="b", epsilon=1.5).close()  # a site of this charter, and not ours
+    with pytest.raises(BadFile, match="is that of site 'b' and of its node 'b', not of 'a'"):
+        site_of(folder, ledger=others)
+    mine = site_of(folder)
+    _begin(mine.plan(), mine)  # from now on the ledger is that of the site of node a
+    mine.ledger.close()
+    path = folder / "site.ledger"
+    open_site_ledger(path, 1.0, "a", ("a", "b")).close()
+    with pytest.raises(BadFile, match="site 'ward' and of its node 'a', not of 'b': give this"):
+        open_site_ledger(path, 1.0, "b", ("a", "b"))
+    # a site whose node has another name in another charter says so
+    open_site_ledger(path, 1.0, "b", ("a", "b"), "ward").close()
+    with pytest.raises(BadFile, match="is the ledger of node 'ward', not of 'hall'"):
+        open_site_ledger(path, 1.0, "b", ("a", "b"), "hall")
+    Ledger.open(tmp_path / "own", node="b", epsilon=1.5).close()
+    open_site_ledger(tmp_path / "own", 1.0, "b", ("a", "b")).close()
 
 
 def test_a_person_counts_with_the_first_rows_and_noise_covers_them(files):
@@ -207,6 +228,11 @@ def test_no_row_decides_whether_a_node_takes_part(files):
     x, y = made().rows(Table("rows", odd[["age"]], labels, "ill"))
     assert y.tolist() == [0, 1, 0, 1, 0, 1, 0]
     np.testing.assert_allclose(x[:, 0], [1, -1, 1, 0, 0, 0, 12.5 / 60 - 1], rtol=1e-6)
+    for many in (20, 21):  # before, twenty rows in other units were released and one more was not
+        far = pd.DataFrame({"age": np.full(many, 3e4)})
+        assert (
+            len(made().rows(Table("rows", far, np.array(["no"] * many, object), "ill"))[1]) == many
+        )
     nothing = Table("rows", odd[["age"]][:1], np.array(["perhaps"], object), "ill")
     assert made().rows(nothing)[1].tolist() == [-1]
 

@@ -11,7 +11,8 @@ from peerwise.methods.gossip_nb import release
 from peerwise.models.family import log_posterior, statistics
 from peerwise.models.registry import model_for
 from peerwise.privacy import public_schema
-from peerwise.privacy.aware import denoised, positive
+from peerwise.privacy.aware import denoised
+from peerwise.privacy.aware.shrink import positive
 from peerwise.privacy.design import Design, default_delta, noising
 from peerwise.shards import pack
 from peerwise.simulate import simulate

@@ -1,10 +1,32 @@
 """Audits of the code that real releases go through: short here, with many releases in make full."""
 
+import numpy as np
 import pytest
 
-from audits import PATHS, audited
+from audits import CLASSES, COLUMNS, PATHS, SCHEMA, Again, audited, frame_of
+from peerwise.privacy import private_statistics, vetted
 
 SURE = 1 - 1e-9  # noise is unseeded: it must not fail by chance
+
+
+def test_up_to_its_noise_a_release_is_the_same_whenever_it_is_made():
+    """So that an audit may draw much noise about one release."""
+    seen = []
+
+    def noise(kind, values, scale, *, off=False):
+        seen.append((kind, np.array(values), np.array(scale)))
+        return vetted(kind, values, scale, off=off)
+
+    frame, labels = frame_of(True)
+    for source in (noise, noise, again := Again(3)):
+        private_statistics(frame, labels, SCHEMA, epsilon=1.0, bounds=COLUMNS, noise=source)
+    (kind, values, scale), second = seen
+    assert kind == second[0]
+    assert (values == second[1]).all()
+    assert (scale == second[2]).all()
+    assert again.drawn.shape == (3, len(CLASSES), values.shape[1])
+    assert len(np.unique(again.drawn[:, 0, 0])) == 3
+    assert (np.abs(again.drawn - values[None]) < 60 * scale[None]).all()
 
 
 @pytest.mark.some("Laplace, even", "release", "sealed")

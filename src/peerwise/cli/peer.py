@@ -121,6 +121,12 @@ def run(
             help="This site's privacy ledger, over all charters (charters with a budget)."
         ),
     ] = None,
+    site_name: Annotated[
+        str | None,
+        typer.Option(
+            "--site", help="The name of this site's ledger, where several nodes pay from it."
+        ),
+    ] = None,
     appended: Annotated[
         bool,
         typer.Option(
@@ -151,7 +157,8 @@ def run(
     site = Site(
         charter, node, data, state, home, listen=listen, held_out=held_out,
         linger=linger, patience=patience, metrics=metrics, channel=channel_named(channel),
-        quiet=quiet, allowed=allow or (), ledger=ledger, appended=appended, dry=dry_run,
+        quiet=quiet, allowed=allow or (), ledger=ledger, site=site_name, appended=appended,
+        dry=dry_run,
         passphrase=None if dry_run else passphrase_of(passphrase_file, NODE, home / f"{node}.key"),
     )  # fmt: skip
     if dry_run:

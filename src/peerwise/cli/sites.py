@@ -1,9 +1,10 @@
 """Commands for data owners: whether to join, predictions of a model file, a privacy ledger."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -136,6 +137,9 @@ def ledger(
     accountant: Annotated[
         str | None, typer.Option(help="With --new: basic, rdp or pld [default: pld with a delta].")
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also how each release was made, and of which rows.")
+    ] = False,
 ) -> None:
     """Show what a site has released and what is left of its privacy budget; --new makes one.
 
@@ -156,16 +160,26 @@ def ledger(
     with Ledger.open(file, node=node) as opened:
         rows, spent, left = opened.table(), opened.total(), opened.left()
         budget, name = opened.budget, opened.node
-    rows["time"] = [str(t)[:19] for t in rows["time"]]
-    rows["parameters"] = [
-        ", ".join(f"{k} {v}" for k, v in given.items()) for given in rows["parameters"]
-    ]
-    rows = rows.astype(object).where(rows.notna(), "-")
-    table = Table(title=f"Releases of {escape(name)}", title_justify="left", title_style="bold")
-    for name in rows.columns:
-        table.add_column(str(name).replace("_", " "))
-    for line in rows.itertuples(index=False):
-        table.add_row(*(escape(str(value)) for value in line))
-    console.print(table)
+    console.print(_releases(rows, name))
+    for receipt, line in rows.iterrows() if details else ():
+        given: dict[str, object] = {**line["parameters"], "time": str(line["time"])[:19]}
+        given["part"] = line["part"]
+        told = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
+        console.print(escape(f"{receipt}: {told}"))
     for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
         console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")
+
+
+def _releases(rows: Any, name: str) -> Table:
+    """Releases in a table of 80 characters: what each cost, about what, how often it was sent."""
+    title = f"Releases of {escape(name)}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
+    for column in ("", "day", "noise", "epsilon", "delta", "sent"):
+        left = column in ("day", "noise")
+        table.add_column(column, no_wrap=True, justify="left" if left else "right")
+    table.add_column("about", overflow="fold")
+    for line in rows.itertuples():
+        cost = f"{line.epsilon:.4g}", f"{line.delta:.2g}", str(line.sent)
+        day = str(line.time)[:10]
+        table.add_row(str(line.Index), day, escape(line.mechanism), *cost, escape(line.data))
+    return table

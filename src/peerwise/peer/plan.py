@@ -241,11 +241,11 @@ class Plan:
         """The clipped update of a round, with noise that does not come from a key."""
         clip = float(self.cell["method"]["clip"])
         std = self._multiplier() * clip * self._privacy[2]
-        theta = jax.jit(model.theta)
+        theta, phi = jax.jit(model.theta), jax.jit(model.features)
 
         def features(x: np.ndarray) -> np.ndarray:
             with jax.enable_x64(True):
-                return np.asarray(model.features(jnp.asarray(x, jnp.float64)))
+                return np.asarray(phi(jnp.asarray(x, jnp.float64)))
 
         def adapt(state: State, shard: Shard, t: int) -> State:
             fitted = theta(state.value)

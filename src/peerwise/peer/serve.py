@@ -61,6 +61,7 @@ class Site:
         allowed: Collection[str] = (),
         passphrase: bytes | None = None,
         ledger: Path | None = None,
+        site: str | None = None,
         appended: bool = False,
         dry: bool = False,
     ):
@@ -78,10 +79,13 @@ class Site:
         if dry:  # nothing is drawn: nothing is paid for
             pass
         elif self.charter.budget is not None:
-            self.ledger = open_site_ledger(ledger, self.charter.cell["privacy"]["epsilon"])
+            epsilon = self.charter.cell["privacy"]["epsilon"]
+            self.ledger = open_site_ledger(ledger, epsilon, node, self.charter.nodes, site)
             table = self._parted(table, appended)
-        elif ledger is not None or appended:
-            raise BadSetting("--ledger and --appended are for charters with a [budget]; leave them")
+        elif ledger is not None or site is not None or appended:
+            raise BadSetting(
+                "--ledger, --site and --appended are for charters with a [budget]; leave them out"
+            )
         self.table, self.kept = _held_out(table, held_out)
         self.mark = f"{hashlib.sha256(rows.read_bytes()).hexdigest()}:{held_out:g}"
 

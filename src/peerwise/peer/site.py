@@ -10,7 +10,7 @@ taken back is shorter, or has another hash where it was: neighbours refuse such 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from peerwise.errors import BadFile, BadSetting
@@ -55,7 +55,7 @@ class SiteBook:
         data: str, multiplier: float | None = None,
     ) -> None:  # fmt: skip
         """Pay for a release, or find that it was paid for and never left."""
-        about = {**parameters, "state": self._about}
+        about = {**parameters, "state": self._about, "node": self._node}
         if self._parts:
             about["rows"] = [list(part) for part in self._parts]
         text = json.dumps(about, sort_keys=True)
@@ -152,8 +152,14 @@ class Watch:
         self.heads[sender] = self.news[sender] = place, head
 
 
-def open_site_ledger(path: Any, epsilon: float) -> Ledger:
-    """The ledger of a site, which must be there: its cap is for the site to set, not a charter."""
+def open_site_ledger(
+    path: Any, epsilon: float, node: str, nodes: Collection[str] = (), site: str | None = None
+) -> Ledger:
+    """The ledger of a site, which must be there: its cap is for the site to set, not a charter.
+
+    Refused if it is another site's: not of the name `site`, where that is said; otherwise paid from
+    by another node, or named after another of the `nodes` of the charter.
+    """
     if path is None or not path.exists():
         where = "--ledger FILE" if path is None else str(path)
         raise BadSetting(
@@ -161,4 +167,15 @@ def open_site_ledger(path: Any, epsilon: float) -> Ledger:
             f"no ledger ({where}): make one once for the site, outside any state folder, with "
             "`peerwise ledger FILE --new SITE --epsilon CAP --delta CAP`, and give --ledger FILE"
         )
-    return Ledger.open(path, node=None)
+    ledger = Ledger.open(path, node=site)
+    if site is not None or ledger.node == node:
+        return ledger
+    owners = {json.loads(row[1]).get("node") for row in ledger.paid()} - {None}
+    owners = owners or {ledger.node} & set(nodes)
+    if owners and node not in owners:
+        ledger.close()
+        raise BadFile(
+            f"the ledger {path} is that of site '{ledger.node}' and of its node '{min(owners)}', "
+            f"not of '{node}': give this site's own, or --site '{ledger.node}' if both are its"
+        )
+    return ledger

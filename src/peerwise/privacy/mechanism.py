@@ -6,6 +6,7 @@ Real releases go through `vetted`, whose randomness is OpenDP's own and is never
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import jax
@@ -74,7 +75,12 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     epsilon, delta = check_epsilon(epsilon), check_delta(delta, "gaussian")
     if not 0 < sensitivity < np.inf:
         raise BadSetting(f"sensitivity must be finite and greater than 0, got {sensitivity}")
-    return float(sensitivity * extra("dp_accounting").get_sigma_gaussian(epsilon, delta))
+    return float(sensitivity * _multiplier(epsilon, delta))
+
+
+@lru_cache(maxsize=64)  # a search, which takes milliseconds
+def _multiplier(epsilon: float, delta: float) -> float:
+    return float(extra("dp_accounting").get_sigma_gaussian(epsilon, delta))
 
 
 def vetted(
@@ -90,24 +96,26 @@ def vetted(
     values, scale = _checked(kind, values, scale, off)
     if off:
         return values.copy()
+    noisy = np.empty_like(values)
+    for one in np.unique(scale):
+        here = scale == one
+        exact = values[here].astype(np.int64) if kind == "discrete" else values[here]
+        noisy[here] = _mechanism(kind, float(one))(exact.tolist())
+    return noisy
+
+
+@lru_cache(maxsize=64)  # a mechanism has no state, and takes longer to make than to use
+def _mechanism(kind: str, scale: float) -> Any:
+    """OpenDP's noise of a scale, to be added to a list of numbers."""
     dp = extra("opendp.prelude")  # takes seconds to import, and simulations do without it
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-    whole = dp.vector_domain(dp.atom_domain(T="i64"))
-    noisy = np.empty_like(values)
-    for one in np.unique(scale):
-        if kind == "discrete":
-            add = dp.m.make_gaussian(whole, dp.l2_distance(T=float), scale=float(one))
-            here = scale == one
-            noisy[here] = add(values[here].astype(np.int64).tolist())
-            continue
-        if kind == "laplace":
-            add = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=float(one))
-        else:
-            add = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=float(one))
-        here = scale == one
-        noisy[here] = add(values[here].tolist())
-    return noisy
+    if kind == "discrete":
+        whole = dp.vector_domain(dp.atom_domain(T="i64"))
+        return dp.m.make_gaussian(whole, dp.l2_distance(T=float), scale=scale)
+    if kind == "laplace":
+        return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
 
 
 class Tape:

@@ -23,6 +23,7 @@ from peerwise.privacy.aware import denoised
 from peerwise.privacy.design import Design, default_delta, noising
 
 SEED = 1  # of the split into rows to learn from and to test on
+FEW = 500  # rows to test on; with fewer, the tenths of the rows are taken in turn
 FOREST = "diffprivlib.models.forest"
 
 
@@ -36,11 +37,20 @@ class Rows(NamedTuple):
     schema: Schema
 
 
+def tenths(rows: int) -> int:
+    """How many tenths of the rows are tested on in turn: all where one has a few rows only."""
+    return 10 if rows // 10 < FEW else 1
+
+
 @cache
-def rows_of(name: str, bound: float, test_rows: int) -> Rows:
-    """Nine rows in ten to learn from; center and scale of these, as if they had been published."""
+def rows_of(name: str, bound: float, test_rows: int, turn: int = 0) -> Rows:
+    """Nine rows in ten to learn from; center and scale of these, as if they had been published.
+
+    `turn`: which tenth, counted from the end, is tested on.
+    """
     encoded = data_sets.encode(data_sets.load(name), typing="manifest")
     order = np.random.default_rng(SEED).permutation(len(encoded.y))
+    order = np.roll(order, turn * (len(order) - len(order) * 9 // 10))
     cut = len(order) * 9 // 10
     train, test = order[:cut], order[cut:][:test_rows]
     learnt, schema = data_sets.standardise(encoded.x[train], encoded.schema)
@@ -86,30 +96,36 @@ def released(
     noise the difference of two Gamma draws (`summed_laplace`).
     """
     rows = rows_of(data, bound, test_rows)
+    turns = tenths(len(rows.y) * 10 // 9)
     built = model_for(rows.schema, model)
     design = Design(built, -bound, bound)
     delta = default_delta(len(rows.y))
-    plain, aware, kinds = [], [], []
+    plain, aware = (np.empty((2, len(epsilons), draws)) for _ in range(2))
+    kinds, clean = [], []
     with jax.enable_x64(True):
-        exact = statistics(built, jnp.asarray(rows.x), jnp.asarray(rows.y), jnp.ones(len(rows.y)))
         run = _compiled(built, design, bound)
-        test = jnp.asarray(rows.x_test), jnp.asarray(rows.y_test)
-        clean = scores(_log_odds(built, exact, test[0]), test[1])
-        for i, epsilon in enumerate(epsilons):
-            made = noising(design, epsilon, delta)
-            kinds.append(made.kind)
-            keys = jax.random.split(jax.random.key(i), draws)
-            found = run(
-                keys, exact, jnp.asarray(made.scale), jnp.asarray(made.variance * nodes),
-                float(nodes), made.kind == "gaussian", test,
-            )  # fmt: skip
-            plain.append(jax.device_get(found[0]))
-            aware.append(jax.device_get(found[1]))
+        for turn in range(turns):
+            rows = rows_of(data, bound, test_rows, turn)
+            exact = statistics(
+                built, jnp.asarray(rows.x), jnp.asarray(rows.y), jnp.ones(len(rows.y))
+            )
+            test = jnp.asarray(rows.x_test), jnp.asarray(rows.y_test)
+            clean.append(scores(_log_odds(built, exact, test[0]), test[1]))
+            for i, epsilon in enumerate(epsilons):
+                made = noising(design, epsilon, delta)
+                kinds.append(made.kind)
+                keys = jax.random.split(jax.random.key(i), draws)[turn::turns]
+                found = run(
+                    keys, exact, jnp.asarray(made.scale), jnp.asarray(made.variance * nodes),
+                    float(nodes), made.kind == "gaussian", test,
+                )  # fmt: skip
+                plain[:, i, turn::turns] = np.asarray(found[0]).T
+                aware[:, i, turn::turns] = np.asarray(found[1]).T
     return {
-        "plain": np.stack(plain).transpose(2, 0, 1),
-        "aware": np.stack(aware).transpose(2, 0, 1),
-        "none": np.asarray(clean),
-        "gaussian": np.equal(kinds, "gaussian"),
+        "plain": plain,
+        "aware": aware,
+        "none": np.mean(jax.device_get(clean), 0),
+        "gaussian": np.equal(kinds[: len(epsilons)], "gaussian"),
         "delta": np.array([delta]),
     }
 
@@ -176,6 +192,7 @@ def theirs(data: str, epsilons: list[float], draws: int, bound: float, test_rows
     It knows numbers alone: a category becomes as many columns of 0 and 1 as it has values.
     """
     rows = rows_of(data, bound, test_rows)
+    turns = tenths(len(rows.y) * 10 // 9)
     levels = np.array(rows.schema.cardinalities)
 
     def numbers(x: np.ndarray) -> np.ndarray:
@@ -186,18 +203,20 @@ def theirs(data: str, epsilons: list[float], draws: int, bound: float, test_rows
     width = np.where(levels == 0, 1, levels)
     number = np.repeat(levels == 0, width)
     low, high = np.where(number, -bound, 0.0), np.where(number, bound, 1.0)
-    x, x_test = numbers(rows.x), numbers(rows.x_test)
     make = _their_model()
     found = np.empty((2, len(epsilons), draws))
-    for i, epsilon in enumerate(epsilons):
-        for t in range(draws):
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                model = make(epsilon=epsilon, bounds=(low, high), random_state=1000 * i + t)
-                joint = model.fit(x, rows.y)._joint_log_likelihood(x_test)
-            odds = np.nan_to_num(joint[:, 1] - joint[:, 0], posinf=1e300, neginf=-1e300)
-            with jax.enable_x64(True):
-                found[:, i, t] = jax.device_get(_scored(odds, rows.y_test))
+    for turn in range(turns):
+        rows = rows_of(data, bound, test_rows, turn)
+        x, x_test = numbers(rows.x), numbers(rows.x_test)
+        for i, epsilon in enumerate(epsilons):
+            for t in range(turn, draws, turns):
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")
+                    model = make(epsilon=epsilon, bounds=(low, high), random_state=1000 * i + t)
+                    joint = model.fit(x, rows.y)._joint_log_likelihood(x_test)
+                odds = np.nan_to_num(joint[:, 1] - joint[:, 0], posinf=1e300, neginf=-1e300)
+                with jax.enable_x64(True):
+                    found[:, i, t] = jax.device_get(_scored(odds, rows.y_test))
     return {"diffprivlib": found}
 
 
