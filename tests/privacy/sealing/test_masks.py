@@ -10,8 +10,6 @@ from peerwise.errors import BadSetting
 from peerwise.privacy.sealing import (
     Masks,
     Place,
-    Reused,
-    Sealer,
     committed,
     fresh_secret,
     public_key,
@@ -45,7 +43,7 @@ def test_masks_of_any_members_add_up_to_nothing(members, t, numbers):
 def test_the_sum_of_sealed_terms_is_the_sum_of_the_terms():
     rng = np.random.default_rng(0)
     terms = {name: rng.integers(-(2**40), 2**40, 50).astype(np.uint64) for name in ALL}
-    sealed = [Sealer(ALL[name]).sealed(term, HERE, ALL) for name, term in terms.items()]
+    sealed = [term + ALL[name].mask(HERE, ALL, 50) for name, term in terms.items()]
     total = np.sum(sealed, axis=0, dtype=np.uint64)
     np.testing.assert_array_equal(total, np.sum(list(terms.values()), axis=0, dtype=np.uint64))
 
@@ -117,19 +115,6 @@ def streamed(masks, other, place, numbers):
     return out
 
 
-def test_a_mask_hides_one_term_only():
-    used = {}
-    term = np.arange(5, dtype=np.uint64)
-    first = Sealer(ALL["n0"], used).sealed(term, HERE, ALL)
-    again = Sealer(ALL["n0"], used)  # after a restart
-    np.testing.assert_array_equal(again.sealed(term, HERE, ALL), first)
-    with pytest.raises(Reused, match="has hidden another term"):
-        again.sealed(term + np.uint64(1), HERE, ALL)
-    with pytest.raises(Reused):  # nor the same term under the masks of other members
-        again.sealed(term, HERE, [name for name in ALL if name != "n8"])
-    again.sealed(term + np.uint64(1), HERE._replace(epoch="2"), ALL)
-
-
 def test_keys_that_are_none_are_refused():
     secret = fresh_secret()
     good = {"a": public_key(secret), "b": public_key(fresh_secret())}
@@ -149,9 +134,3 @@ def test_a_commitment_tells_which_key_it_is_of():
     assert committed(key) == committed(key)
     assert committed(key) != committed(public_key(fresh_secret()))
     assert key not in committed(key)
-
-
-def test_a_term_is_a_flat_vector_of_words():
-    for term in (np.zeros(3), np.zeros((2, 2), np.uint64)):
-        with pytest.raises(BadSetting, match="flat vector of uint64"):
-            Sealer(ALL["n0"]).sealed(term, HERE, ALL)

@@ -7,13 +7,12 @@ same stream away. Whoever does not know the secrets of a member sees uniform num
 
 from peerwise.privacy.sealing.graph import expected_parts, mask_graph, partners_wanted
 from peerwise.privacy.sealing.keys import committed, fresh_secret, pair_secret, public_key
-from peerwise.privacy.sealing.masks import Masks, Place, Reused, Sealer
+from peerwise.privacy.sealing.masks import Masks, Place, Reused
 
 __all__ = [
     "Masks",
     "Place",
     "Reused",
-    "Sealer",
     "committed",
     "expected_parts",
     "fresh_secret",

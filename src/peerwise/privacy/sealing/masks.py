@@ -1,7 +1,10 @@
-"""The masks themselves, and the rule that none is used twice."""
+"""The masks themselves: uniform numbers, which cancel over all members of a sum.
 
-import hashlib
-from collections.abc import Iterable, Mapping, MutableMapping
+Who uses one writes down what it hides, before it leaves: two terms under one mask tell their
+difference.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +28,8 @@ class Reused(PeerwiseError):
 
     def __init__(self, t: int):
         super().__init__(
-            f"the mask of round {t} has hidden another term, and two tell their difference: this "
-            "round is void, and its term is made anew in another epoch"
+            f"the mask of round {t} has hidden another term before, and two under one mask tell "
+            "their difference: nothing was sent; put back the newest state of this peer"
         )
 
 
@@ -111,24 +114,3 @@ def _stream(secret: bytes, about: bytes, numbers: int) -> np.ndarray:
     cipher: Any = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, _NONCE), None)
     stream = np.frombuffer(cipher.encryptor().update(bytes(8 * numbers)), "<u8")
     return stream.astype(np.uint64, copy=False)
-
-
-class Sealer:
-    """Adds masks to terms, each mask to one term only.
-
-    `used` is where it is written down what left under which mask, as a hash. It must outlive the
-    program, and be on the disk before what is sealed is sent.
-    """
-
-    def __init__(self, masks: Masks, used: MutableMapping[Place, str] | None = None):
-        self.masks, self._used = masks, {} if used is None else used
-
-    def sealed(self, term: np.ndarray, place: Place, members: Iterable[str]) -> np.ndarray:
-        """The term as it may leave: the same bytes for the same term, refused for another."""
-        if term.dtype != np.uint64 or term.ndim != 1:
-            raise BadSetting(f"a term is a flat vector of uint64, got {term.dtype} {term.shape}")
-        out: np.ndarray = term + self.masks.mask(place, members, len(term))
-        mark = hashlib.sha256(out.astype("<u8").tobytes()).hexdigest()
-        if self._used.setdefault(place, mark) != mark:
-            raise Reused(place.round)
-        return out
