@@ -156,13 +156,13 @@ def test_a_message_is_crcs_and_a_constant():
         ]
         more.add(sizes[0] - sizes[1])
     assert more == {56}  # fourteen numbers: the tree, the counts, ages, loss, brake, curvature
-    # a lead of 1 also sends the rate of all that has a line for every class, or is shared
+    # with lead the rate of the sums, too
     shards = pack(np.zeros((4, 3)), np.zeros(4), np.split(np.arange(4), 2))
-    sizes = [
+    led, late = (
         walk(m, shards, topologies.chain(2), 0).message_bytes
-        for m in (relay(MODEL), crc(MODEL, m0=10.0))
-    ]
-    assert sizes[0] == 2 * sizes[1] + 56
+        for m in (relay(MODEL), relay(MODEL, lead=0))
+    )
+    assert led - late == 4 * MODEL.classes * MODEL.size
 
 
 def test_the_loss_brakes_only_when_it_rises():
