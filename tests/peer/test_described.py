@@ -82,8 +82,9 @@ def by_hand(plans):
                 for i, (n, m) in enumerate(zip(nodes, memories, strict=True))
             ]
         if not plans[0].learns(phase):
-            agreed = plans[0].agreed(memories[0])
-            assert all(plan.agreed(m) == agreed for plan, m in zip(plans, memories, strict=True))
+            found = [p.agreed(phase, m, agreed) for p, m in zip(plans, memories, strict=True)]
+            assert all(one == found[0] for one in found)
+            agreed = found[0]
     return memories
 
 
