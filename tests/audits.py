@@ -233,7 +233,7 @@ PATHS: dict[str, tuple[float, float, Any]] = {
         1.0, DELTA, partial(through_private_statistics, "gaussian", "even", 1.0)),
     "a peer's release (gossip_nb)": (1.0, DELTA, partial(through_a_peer, 1.0)),
     "a sealed sum of three peers, of which one records": (
-        1.0, DELTA, partial(through_a_sealed_sum, 1.0)),
+        4.0, DELTA, partial(through_a_sealed_sum, 4.0)),
     f"private CRC at a peer, {ROUNDS} rounds": (2.0, DELTA, partial(through_private_crc, 2.0)),
 }  # fmt: skip
 
