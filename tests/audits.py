@@ -215,7 +215,7 @@ def through_a_sealed_sum(epsilon: float, there: bool, trials: int) -> np.ndarray
         heard = [one.masked(terms[name], now) for name, one in seals.items()]
         known = np.sum(heard, axis=0, dtype=np.uint64) - terms["a"]
         others = known.view(np.int64) - exact[0]  # c has all the rows
-        found[t] = ratio("gaussian", others, exact[1], exact[0] - exact[1], scale)
+        found[t] = ratio("gaussian", others[None], exact[1], exact[0] - exact[1], scale)[0]
     return found
 
 

@@ -187,6 +187,7 @@ def ended(net, names):
     return words.as_integers(sums[names[0]]["total"])
 
 
+@pytest.mark.full  # `make test`: masks are used once, in privacy/sealing and protocol/test_core.py
 def test_a_peer_that_is_put_back_never_makes_a_term_again(tmp_path, monkeypatch):
     """Its round is void; the others go on with fresh terms and without it."""
     terms, told = recorded(monkeypatch), spied(monkeypatch)

@@ -15,6 +15,7 @@ from helpers import command
 from peerwise.study import on_ray
 from peerwise.study.store import Store
 
+pytestmark = pytest.mark.full  # a Ray takes half a minute to start; `make test`: test_engine.py
 HERE = Path(__file__).parent
 ALONE = "unshare --net --pid --fork --kill-child --mount-proc --map-root-user"
 
