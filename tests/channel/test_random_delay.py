@@ -150,6 +150,7 @@ def key_of(i):
     return jax.random.fold_in(KEY, i)
 
 
+@pytest.mark.full
 def test_a_message_arrives_if_it_gets_through_all():
     channels = erasure(0.8), bursty(4, 3)
     parts = [history(c, key=key_of(i))[0] for i, c in enumerate(channels)]

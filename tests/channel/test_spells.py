@@ -169,6 +169,7 @@ def test_links_and_directions_have_spells_of_their_own():
     assert abs(of_pairs.mean()) < 5 * of_pairs.std() / np.sqrt(of_pairs.size)
 
 
+@pytest.mark.full
 def test_a_link_works_when_both_its_ends_are_up():
     channel = churn(GOOD, BAD, steady=40)
     n = 12
@@ -179,6 +180,7 @@ def test_a_link_works_when_both_its_ends_are_up():
     assert 0.3 < works.mean() < 0.7
 
 
+@pytest.mark.full  # `make test`: test_chains_are_stationary_from_the_first_round
 def test_nodes_come_and_go_each_on_its_own():
     states = history(churn(GOOD, BAD, steady=0), STAR, 200) - SHARE
     pairs = (states[:, ::2] * states[:, 1::2]).mean(0)

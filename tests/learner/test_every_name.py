@@ -89,6 +89,9 @@ def merged(descriptions):
     return whole
 
 
+# methods for which others stand in `make test` that differ from them only in a weight
+ALIKE = {"average_cvar": "cvar_cvar", "cta": "cvar_cvar", "cfa": "decavg", "isolated_net": "decavg"}
+
 # kinds that have nothing to do with each other, so that a run can use a name of each
 BESIDE = {
     "net": ["loss"],
@@ -106,7 +109,8 @@ def cases():
         beside = BESIDE.get(kind, [])
         paired = beside or any(kind in more for more in BESIDE.values())
         for case in ones:
-            yield pytest.param(case, marks=pytest.mark.full if paired else (), id="-".join(case[0]))
+            later = paired or case[0][1] in ALIKE
+            yield pytest.param(case, marks=pytest.mark.full if later else (), id="-".join(case[0]))
         if beside:
             others = ([((other, name),) for name in entries(other)] for other in beside)
             for several in zip_longest(ones, *others, fillvalue=()):
@@ -196,8 +200,6 @@ def talk(nodes, rounds):
 # of these bits agree only as users compile them
 OPTIMISED = ("ba_bfl", "gossip_nb", "relay_gd")
 LONG = ("ba_bfl", "relay_gd")  # to compile so: `make test` compiles them quickly and rounds
-# others that differ from these only in a weight stand for them in `make test`
-ALIKE = {"average_cvar": "cvar_cvar", "cta": "cvar_cvar", "cfa": "decavg", "isolated_net": "decavg"}
 
 
 def to_the_bit():

@@ -244,8 +244,8 @@ def test_a_rule_that_is_left_out_is_noticed(fault):
 CASES = {"a lossy ring": topologies.ring(N), "a tree": topologies.random_tree(N, seed=2)}
 
 
+@pytest.mark.full  # `make test`: sealed methods, in learner/test_every_name.py
 @pytest.mark.bits
-@pytest.mark.some("ring")
 @pytest.mark.parametrize("graph", CASES.values(), ids=CASES)
 def test_every_runtime_has_the_same_bits(graph):
     method = summing(Aligned(N, SIZE, 3, N))

@@ -250,7 +250,7 @@ def test_with_loss_or_choice_single_rounds_take_nodes_further_apart(graph):
 # --- equation 13
 
 
-@pytest.mark.some("cta-line-0.3", "worst-line-0.3")
+@pytest.mark.some("cta-line-0.3")
 @every_q
 @every_graph
 @pytest.mark.parametrize("method", METHODS)
@@ -273,7 +273,7 @@ def test_the_r_of_a_network_without_loss_does_not_hold_with_loss():
     assert (left > 1.3 * right).mean() > 0.1
 
 
-@pytest.mark.some("ring")
+@pytest.mark.full
 @every_q
 @every_graph
 def test_round_after_round_equation_13_says_nothing_but_on_a_small_ring(graph, q):

@@ -156,6 +156,7 @@ def test_a_peer_that_ends_is_said_and_heals(tab, browser, peers, monkeypatch):
         assert tab.said == []
 
 
+@pytest.mark.full  # `make test`: test_serving.py
 def test_only_with_the_token_a_peer_is_stopped(tab, peers, monkeypatch):
     with open_network(peers, tab, monkeypatch) as page:
         tab.open(page.server.address)

@@ -16,6 +16,8 @@ from peerwise.papers.show import shown as shown_item
 from peerwise.study.jobs import Task
 from peerwise.study.store import Store
 
+pytestmark = pytest.mark.full  # test_committed_results.py has its tables
+
 
 def _record(item, dataset, metric, values, **setting):
     return record_of(ba_bfl.PAPER, item, Number(dataset, metric, values, setting))

@@ -24,6 +24,8 @@ from peerwise.report.grid import mean_text
 from peerwise.study.results import read_folder, write_folder
 from peerwise.study.store import Store
 
+pytestmark = pytest.mark.full  # test_committed_results.py has its tables
+
 SETS = ["mnist", "fashion_mnist"]
 NAMES = PAPER.names["variant"]
 ROUNDS, NODES, CLASSES = np.array([1, 2, 5, 10]), 6, 10

@@ -20,6 +20,8 @@ from peerwise.report.figures import save
 from peerwise.study.results import read_folder, write_folder
 from peerwise.study.store import Store
 
+pytestmark = pytest.mark.full  # test_committed_results.py has its tables
+
 SETS = ["mnist", "fashion_mnist"]
 NAMES = PAPER.names["variant"]
 ROUNDS, NODES = np.array([1, 2, 5, 10]), 6

@@ -131,6 +131,7 @@ def test_trials_have_the_law_of_the_method_itself(clamp):
     assert np.median(pvalues) > 0.05
 
 
+@pytest.mark.full
 def test_accuracy_has_the_law_of_the_method_itself():
     ours = federated(MADE, N, [EPSILON], DRAWS)[0]
     with jax.enable_x64(True):

@@ -127,6 +127,7 @@ def test_units_and_structure_are_agreed_by_neighbours_first(tmp_path, model):
     assert_same(simulated(fed, daemons, 6), daemons)
 
 
+@pytest.mark.full  # `make test`: protocol/test_worlds.py
 def test_a_peer_that_only_dials_hears_and_is_heard(tmp_path):
     graph = nx.relabel_nodes(nx.path_graph(4), {0: "a", 1: "b", 2: "c", 3: "d"})
     fed = federation(tmp_path, graph, {"name": "crc", "lr": 0.05}, rounds=3, only_dial=("a", "c"))

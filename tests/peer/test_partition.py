@@ -102,6 +102,7 @@ def cut_and_healed(fed, more):
     return list(daemons.values()), at
 
 
+@pytest.mark.full  # `make test`: protocol/test_worlds.py
 def test_peers_that_wait_are_where_they_were_when_a_cut_link_heals(tmp_path):
     fed = federation(tmp_path, LINE, {"name": "crc", "lr": 0.05}, rounds=80)
     daemons, (at_c, at_a) = cut_and_healed(fed, 0)

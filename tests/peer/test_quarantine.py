@@ -139,6 +139,7 @@ def test_who_is_ejected_is_neither_heard_nor_told_until_it_is_readmitted(fed, pe
         views.readmit(state, "a")
 
 
+@pytest.mark.full  # `make test`: protocol/test_worlds.py
 def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_one(tmp_path):
     """a begins once all others are done: b and c stay until it has heard that it is ejected."""
     graph = nx.Graph(["ab", "ac", "bc", "bd", "cd"])

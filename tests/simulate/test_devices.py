@@ -93,13 +93,15 @@ def check(results):
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """Two processes of one device, and one process of up to four devices, at the same time."""
-    return shared(tmp_path_factory.mktemp("few"), FEW, "1,2,4", FEW)
+    """One process of up to four devices."""
+    folder = tmp_path_factory.mktemp("few")
+    ended(started(folder / "one", "1,2,4", FEW, QUICKLY))
+    return folder
 
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
-    """The same of all cases, with up to eight devices.
+    """All cases with up to eight devices, and at the same time two processes of one device.
 
     Compiled quickly as well: it is some hundred programs, and devices change nothing in how one is
     compiled.
@@ -132,10 +134,6 @@ def test_any_number_of_devices_gives_what_one_gives(few):
     check(results)
 
 
-def test_two_processes_give_what_one_gives(few):
-    both_alike(few, FEW)
-
-
 @pytest.mark.full  # test_any_number_of_devices_gives_what_one_gives
 def test_all_methods_on_any_number_of_devices(every):
     results = found(every / "one")
@@ -143,6 +141,6 @@ def test_all_methods_on_any_number_of_devices(every):
     check(results)
 
 
-@pytest.mark.full  # test_two_processes_give_what_one_gives
+@pytest.mark.full
 def test_all_methods_in_two_processes(every):
     both_alike(every, PAIR)

@@ -112,6 +112,7 @@ def test_claims_and_curves_of_an_earlier_run_do_not_stay(tmp_path):
     assert read_folder(tmp_path) == ([RECORD], [], None)
 
 
+@pytest.mark.full  # `make test`: test_engine.py
 def test_what_fails_in_one_cell_leaves_the_others(tmp_path):
     """A metric that a method lacks and a baseline that cannot be fitted are a line each."""
     draw = np.random.default_rng(0)

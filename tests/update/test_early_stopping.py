@@ -197,6 +197,7 @@ def test_an_optimiser_that_is_kept_is_that_of_the_best_epoch():
     assert not np.allclose(flat(best.optimiser), flat(runs[-1].optimiser))
 
 
+@pytest.mark.full
 def test_every_node_draws_its_own_number_of_epochs_and_keeps_it():
     n, high = 24, 4
     rng = np.random.default_rng(0)
