@@ -90,7 +90,7 @@ def ratios(folder, there, sums, monkeypatch):
         term, out = own[at]
         total = heard["b", at] + heard["c", at] + out
         others = (total - term).view(np.int64) - both[0]
-        found.append(ratio("gaussian", others, both[1], both[0] - both[1], scale))
+        found.append(ratio("gaussian", others[None], both[1], both[0] - both[1], scale)[0])
     return np.array(found), np.stack([heard["b", at] for at in range(1, sums + 1)])
 
 
