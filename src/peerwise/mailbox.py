@@ -134,16 +134,18 @@ def open_inbox(
     """
     dtype: Any = runtime.float_of(blank)
     weights = slots.weight.tolist()
-    found = [letters.get(j) if w > 0 else None for j, w in zip(slots.senders, weights, strict=True)]
-    messages = [blank if one is None else one[0].message for one in found]
-    heard = [one is not None and _is_finite(one[0].message) for one in found]
+    arrived = [
+        letters.get(j) if w > 0 else None for j, w in zip(slots.senders, weights, strict=True)
+    ]
+    messages = [blank if one is None else one[0].message for one in arrived]
+    heard = [one is not None and _is_finite(one[0].message) for one in arrived]
     note = stack([message.note for message in messages])
     values = (_fetched(message.value) for message in messages)
     return Inbox(
         stack(list(values)) if stacked else values,
         note,
         np.where(heard, weights, 0).astype(dtype),
-        np.array([-1 if one is None else t - one[1] for one in found], np.int32),
+        np.array([-1 if one is None else t - one[1] for one in arrived], np.int32),
         link=slots.link.astype(dtype),
     )
 

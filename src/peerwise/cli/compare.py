@@ -41,15 +41,15 @@ def compare(
     formats, style = checked_formats(figure or ()), checked_style(style)
     folders = reading.named(runs)
     values = reading.read_runs(folders)
-    found = comparison.compare(comparison.gathered(values), metric, to=to, better=better)
-    found = found._replace(notes=[*found.notes, *reading.unlike(folders)])
-    for table in compared.tables(found, console.width):
+    result = comparison.compare(comparison.gathered(values), metric, to=to, better=better)
+    result = result._replace(notes=[*result.notes, *reading.unlike(folders)])
+    for table in compared.tables(result, console.width):
         console.print(table)
     texts = ((latex, compared.latex), (csv, compared.csv), (markdown, compared.markdown))
     for path, text in texts:
         if path is not None:
-            write_whole(path, text(found).encode())
+            write_whole(path, text(result).encode())
             console.print(f"Written: {path}", markup=False)
     folder = out or Path("runs") / f"compare-{'-'.join(f.resolve().name for f in runs)[:80]}"
-    for picture in compared_figures.draw(folder, folders, values, found, formats, style):
+    for picture in compared_figures.draw(folder, folders, values, result, formats, style):
         console.print(f"Figure: {picture}", markup=False)

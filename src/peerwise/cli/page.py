@@ -41,13 +41,13 @@ def with_ports(arguments: Sequence[str]) -> list[str]:
     >>> with_ports(["run", "--page", "r.toml"]), with_ports(["run", "r.toml", "--page", "8000"])
     (['run', '--page', '0', 'r.toml'], ['run', 'r.toml', '--page', '8000'])
     """
-    found: list[str] = []
+    completed: list[str] = []
     for place, word in enumerate(arguments):
-        found.append(word)
+        completed.append(word)
         after = arguments[place + 1] if place + 1 < len(arguments) else ""
         if word == FLAG and not after.isdecimal():
-            found.append("0")
-    return found
+            completed.append("0")
+    return completed
 
 
 def access_of(port: int, host: str, token: Path | None, tls: Path | None) -> "Access":

@@ -368,21 +368,21 @@ def audit(
 def _show_equivocation(state: Path, files: list[Path], as_json: bool) -> None:
     from peerwise.peer.equivocation import account, as_told
 
-    found = account(state, files)
+    compared = account(state, files)
     if as_json:
-        proofs = [as_told(proof) for proof in found.proofs]
-        typer.echo(json.dumps({"same": found.same, "proofs": proofs}, indent=1))
+        proofs = [as_told(proof) for proof in compared.proofs]
+        typer.echo(json.dumps({"same": compared.same, "proofs": proofs}, indent=1))
         return
-    for witness, count in found.same.items():
+    for witness, count in compared.same.items():
         console.print(
             f"{escape(witness)} was told the same in {count} letters of shared neighbours"
         )
-    if not found.proofs:
+    if not compared.proofs:
         console.print("No neighbour is known to have told different things to different readers.")
         return
     names = ("node", "phase", "round", "told us", "told another", "who")
     table = Table(*names, title="Contradictions", **TITLE)
-    for p in found.proofs:
+    for p in compared.proofs:
         cells = (p.sender, *p.place, p.ours[:16], p.theirs[:16], p.witness)
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)

@@ -65,11 +65,11 @@ def found_bounds(
         return known
     features = tuple(Feature(n, "numeric") for n in wanted)
     x = read_each(table, Schema(features, ("a", "b"), table.target)).x
-    found = dict(known.bounds)
+    bounds = dict(known.bounds)
     with Ledger.open(path, node=None) as ledger:
         for j, name in enumerate(wanted):  # a row is in every column: their costs add up
             share = epsilon / len(wanted)
-            found[name] = private_bounds(
+            bounds[name] = private_bounds(
                 x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'"
             )
-    return known._replace(bounds=found)
+    return known._replace(bounds=bounds)

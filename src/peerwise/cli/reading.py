@@ -42,7 +42,7 @@ def tell(cells: "Sequence[Cell]") -> dict[str, list[str]]:
     from peerwise.learner.world import described
 
     unique = {str(cell["data"]): cell for cell in cells}
-    told: dict[str, list[str]] = {}
+    lines_by_text: dict[str, list[str]] = {}
     for cell in unique.values():
         try:
             lines = described(cell).lines()
@@ -53,11 +53,11 @@ def tell(cells: "Sequence[Cell]") -> dict[str, list[str]]:
         odd = [line for line in lines[1:] if line.lstrip().startswith("warning")]
         shown = lines if len(unique) == 1 else [lines[0], *odd]
         learnt = _learnt_from(cell)
-        told[str(cell["data"]["source"])] = [*lines, *learnt]
+        lines_by_text[str(cell["data"]["source"])] = [*lines, *learnt]
         for line in [*shown, *learnt]:
             style = "yellow" if line.lstrip().startswith("warning") else "dim"
             errors.print(f"[{style}]{escape(line)}[/]", highlight=False)
-    return told
+    return lines_by_text
 
 
 def _learnt_from(cell: "Cell") -> list[str]:

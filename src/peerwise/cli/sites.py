@@ -164,8 +164,8 @@ def ledger(
     for receipt, line in rows.iterrows() if details else ():
         given: dict[str, object] = {**line["parameters"], "time": str(line["time"])[:19]}
         given["part"] = line["part"]
-        told = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
-        console.print(escape(f"{receipt}: {told}"))
+        facts = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
+        console.print(escape(f"{receipt}: {facts}"))
     for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
         console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")
 

@@ -302,12 +302,12 @@ def network(
         some: Callable[..., Tree]
         if isinstance(rule, Slots):
             node = _at_one(rule, server)
-            some = lambda mine, noted, h: _slotwise(  # noqa: E731
-                node, mine, noted, sent, notes, h, _together(sent, parts, h), parts
+            some = lambda value, noted, h: _slotwise(  # noqa: E731
+                node, value, noted, sent, notes, h, _together(sent, parts, h), parts
             )
         else:
             charted = _chart_sent(rule, sent, pages)
-            some = lambda mine, noted, h: _mean(rule, mine, noted, charted, notes, h)  # noqa: E731
+            some = lambda value, noted, h: _mean(rule, value, noted, charted, notes, h)  # noqa: E731
         pairs = zip(by, heard, strict=True)
         new = [call(some, h.of(own), h.of(note), h) for call, h in pairs]
     if heard[0].nodes is None:

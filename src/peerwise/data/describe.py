@@ -63,8 +63,8 @@ class Reading(NamedTuple):
         left = sorted((c for c in self.columns if c.kind == DROPPED), key=lambda c: c.about)
         reasons = [(why, list(group)) for why, group in groupby(left, lambda c: c.about)]
         if reasons:
-            told = _listed([f"{_listed(_runs(group), 3)} ({why})" for why, group in reasons], 3)
-            out.append(f"  {len(left)} left out: {told}")
+            groups = _listed([f"{_listed(_runs(group), 3)} ({why})" for why, group in reasons], 3)
+            out.append(f"  {len(left)} left out: {groups}")
         gappy = sorted((c for c in self.columns if c.missing), key=lambda c: -c.missing)
         if gappy:
             shares = [f"{c.name} {c.missing:.1%}" for c in gappy]

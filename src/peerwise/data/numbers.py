@@ -57,8 +57,8 @@ def parse(texts: Sequence[str]) -> Parsed:
 
 
 def _matches(texts: pa.Array, pattern: str) -> Array:
-    found: Array = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-    return found.astype(bool)
+    matches: Array = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return matches.astype(bool)
 
 
 def spell(value: object) -> str:

@@ -71,7 +71,7 @@ class NetworkModel:
         with precision_of(self.cell["run"]["precision"]) as dtype, too_large:
             values, rows = cast((self.values, rows), dtype)
             log_prob = _mean_log_prob(self._method().predict, values, on_device(rows))
-            found = np.asarray(log_prob, float)[: len(x)]
-        if np.isnan(found).any():  # a net may be sure: log 0 is no mistake
-            check_finite(found)
-        return found
+            log_probs = np.asarray(log_prob, float)[: len(x)]
+        if np.isnan(log_probs).any():  # a net may be sure: log 0 is no mistake
+            check_finite(log_probs)
+        return log_probs

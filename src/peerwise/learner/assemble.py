@@ -64,8 +64,8 @@ def make_links(cell: Cell, world: World) -> Topology:
     table, s = cell["network"]["topology"], cell["network"]
 
     def draw(seed: int) -> Topology:
-        made: Topology = build("topology", table, {"n": n, "seed": seed})
-        return made
+        graph: Topology = build("topology", table, {"n": n, "seed": seed})
+        return graph
 
     if world.links is not None:
         links: Topology = world.links
@@ -136,18 +136,21 @@ def facts_of(
         facts |= {"x_test": world.x_test, "y_test": world.y_test}
         # a metric may look at the nodes' own rows
         facts |= {"x": world.x, "y": world.y, "owned": world.owned}
-    made = Facts(facts, {})
-    makers = made.makers
+    known = Facts(facts, {})
+    makers = known.makers
     makers["width"] = lambda: _width(links)
-    makers["net"] = lambda: _net(cell, made)
+    makers["net"] = lambda: _net(cell, known)
     if "model" in cell:
-        makers["model"] = lambda: _model(cell, world, shards, links, made)
+        makers["model"] = lambda: _model(cell, world, shards, links, known)
     if "privacy" in cell:
-        makers |= {"draw": lambda: _draw(cell, world, made), "budget": lambda: _budget(cell, world)}
-        makers["design"] = lambda: _design(cell, world, made)
+        makers |= {
+            "draw": lambda: _draw(cell, world, known),
+            "budget": lambda: _budget(cell, world),
+        }
+        makers["design"] = lambda: _design(cell, world, known)
     if cell.method.traits.place == "pooled":
         makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
-    return made
+    return known
 
 
 def _net(cell: Cell, facts: Facts) -> Net:
@@ -275,9 +278,9 @@ def probe_of(tables: tuple[Any, ...], facts: Facts) -> Any:
     for table in tables:
         known = find("metric", table["name"])
         if "log_prob" not in known.facts:
-            made = build("metric", table, facts)
-            if not isinstance(made, Clock):  # which reads no model: see `run`
-                probes.append(_checked_probe(known, made))
+            metric = build("metric", table, facts)
+            if not isinstance(metric, Clock):  # which reads no model: see `run`
+                probes.append(_checked_probe(known, metric))
             continue
         if odd := set(known.facts) - {"log_prob", "x_test", "y_test", "classes"}:
             raise BadSetting(

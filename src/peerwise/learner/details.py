@@ -29,13 +29,16 @@ def of_rows(world: World, links: Any) -> dict[str, np.ndarray]:
     held = np.zeros((len(world.owned), classes), np.int64)
     fine = (y >= 0) & (y < classes)
     np.add.at(held, (owner[fine], y[fine].astype(int)), 1)
-    found = {"held": held, "classes": np.array([str(c) for c in world.schema.classes])}
+    details = {"held": held, "classes": np.array([str(c) for c in world.schema.classes])}
     if links.server or links.n < 2:
-        return found
+        return details
     graph = graph_of(links)
     count = graph.number_of_edges()
     edges = np.array(list(graph.edges), np.int64).reshape(-1, 2)
-    return found | {"edges": edges if count <= MOST_EDGES else edges[:0], "links": np.array(count)}
+    return details | {
+        "edges": edges if count <= MOST_EDGES else edges[:0],
+        "links": np.array(count),
+    }
 
 
 def of_predictions(

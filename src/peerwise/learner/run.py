@@ -201,9 +201,9 @@ def _on_the_clock(
 
     Learners that hold all rows in one place, or that learn without rounds, have no deployment.
     """
-    made = [build("metric", table, Facts({}, {})) for table in cell["run"]["metrics"]
+    built = [build("metric", table, Facts({}, {})) for table in cell["run"]["metrics"]
             if not find("metric", table["name"]).facts]  # fmt: skip
-    clocks = [clock for clock in made if isinstance(clock, Clock)]
+    clocks = [clock for clock in built if isinstance(clock, Clock)]
     if not clocks or not at or cell.method.traits.place == "pooled":
         return {}
     if "network" in cell and cell["network"]["channel"]["name"] != "perfect":

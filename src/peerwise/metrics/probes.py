@@ -64,8 +64,8 @@ def split_probe(probe: Any) -> tuple[tuple[Partial, ...], Partial | None]:
 
 def axes_of(probe: Partial) -> dict[int, int]:
     """Of a probe that looks at each node by itself: the axis of nodes in its arrays."""
-    found: dict[int, int] = getattr(probe.func, "each_node", {})
-    return found
+    axes: dict[int, int] = getattr(probe.func, "each_node", {})
+    return axes
 
 
 def _listed(probe: Partial) -> Iterator[Partial]:

@@ -174,7 +174,7 @@ def assemble(
     def entries() -> tuple[Entries, Entries | None]:
         parts = [b.entries() for b in blocks if b.entries is not None]
         ones = factors(np.array([-1]), np.array([-1]))
-        lines = joined([ones, *(mine for mine, _ in parts)])
+        lines = joined([ones, *(columns for columns, _ in parts)])
         both = [
             sums._replace(counted=np.where(sums.counted < 0, 0, sums.counted + cut.start))
             for (_, sums), cut in zip(parts, own, strict=True)

@@ -38,8 +38,8 @@ def _sample(model: Model, s: Any, key: Any, rows: int) -> Any:
 @cache
 def _compiled(function: Any, model: Model, static: tuple[int, ...]) -> Any:
     """The same function of the same model, or field of it, is compiled once."""
-    made = getattr(model, function) if isinstance(function, str) else partial(function, model)
-    return jax.jit(made, static_argnums=static)
+    compute = getattr(model, function) if isinstance(function, str) else partial(function, model)
+    return jax.jit(compute, static_argnums=static)
 
 
 def least_cost(log_prob: Array, cost: Any) -> Array:

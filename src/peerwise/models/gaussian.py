@@ -98,8 +98,8 @@ def diagonal(
         squares = factors(cols, cols, known)
         parts = [factors(cols, none, known)] + ([] if shared else [squares])
         parts += [factors(none, none)] if missing else []
-        mine = side_by_side(parts)
-        return mine, squares if shared else None
+        columns = side_by_side(parts)
+        return columns, squares if shared else None
 
     size = ((1 if shared else 2) + missing) * d
     return Block(

@@ -30,10 +30,10 @@ def runs_in(folder: Path) -> dict[str, Path]:
 
 def _line(name: str, folder: Path) -> dict[str, Any]:
     results = folder / "results.json"
-    found = max((p.stat().st_mtime for p in folder.iterdir()), default=folder.stat().st_mtime)
+    latest = max((p.stat().st_mtime for p in folder.iterdir()), default=folder.stat().st_mtime)
     line: dict[str, Any] = {
         "name": name, "title": "", "state": "finished", "why": "", "error": None, "best": "",
-        "made": datetime.fromtimestamp(found, UTC).strftime("%Y-%m-%d %H:%M"),
+        "made": datetime.fromtimestamp(latest, UTC).strftime("%Y-%m-%d %H:%M"),
     }  # fmt: skip
     if not results.exists():
         done = len(list((folder / LOOSE).glob("*.npz"))) if (folder / LOOSE).is_dir() else 0
@@ -60,17 +60,17 @@ def browser(folder: Path, access: Access) -> Page:
     runs_in(folder)  # says what is wrong with it
 
     def show(path: str) -> tuple[str, str, Any] | None:
-        found = runs_in(folder)
+        runs = runs_in(folder)
         if path == "/" and is_run(folder):
             data = gather(folder)
             return "run", f"{data['title']} | Peerwise", data
         if path == "/":
-            lines = [_line(name, one) for name, one in found.items()]
+            lines = [_line(name, one) for name, one in runs.items()]
             return "runs", "Runs | Peerwise", {"folder": str(folder), "runs": lines}
         name = path.removeprefix("/run/")
-        if not path.startswith("/run/") or name not in found:
+        if not path.startswith("/run/") or name not in runs:
             return None
-        data = gather(found[name])
+        data = gather(runs[name])
         return "run", f"{data['title']} | Peerwise", data
 
     return Page(show, access)

@@ -174,10 +174,10 @@ class Guard:
 
     def _is_known(self, headers: dict[str, str]) -> bool:
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return False
-        return found is not None and found.value in self._sessions
+        return cookie is not None and cookie.value in self._sessions
 
     @property
     def has_token(self) -> bool:

@@ -20,10 +20,10 @@ def places(nodes: int, edges: np.ndarray) -> list[list[float]] | None:
     graph.add_edges_from(edges.tolist())
     if nodes <= SMALL and nx.is_connected(graph):
         if graph.number_of_edges() == nodes * (nodes - 1) // 2:
-            found = nx.circular_layout(graph)
+            positions = nx.circular_layout(graph)
         else:
-            found = nx.kamada_kawai_layout(graph)
-        at = np.array([found[i] for i in range(nodes)])
+            positions = nx.kamada_kawai_layout(graph)
+        at = np.array([positions[i] for i in range(nodes)])
     else:
         at = _relaxed(nodes, edges)
     at = at - at.min(0)

@@ -92,8 +92,8 @@ class _Line:
             self._part = line["group"], line["groups"]
             self._round, self._state = line["round"], "learns"
             points = self._groups.setdefault(line["group"], {})
-            told = (line.get(name, ()) for name in ("mean", "lo", "hi"))
-            for x, *point in zip(line["x"], *told, strict=False):
+            columns = (line.get(name, ()) for name in ("mean", "lo", "hi"))
+            for x, *point in zip(line["x"], *columns, strict=False):
                 if None not in point:
                     points[x] = point
             self._nodes = line.get("nodes", self._nodes)

@@ -72,13 +72,13 @@ class NetworkLook:
 def _few(now: Mapping[str, Any]) -> dict[str, Any]:
     names = ("begun", "round", "rounds", "done", "running", "waiting", "word", "kind", "sentence",
              "pace", "changed")  # fmt: skip
-    found = {name: now.get(name) for name in names}
+    summary = {name: now.get(name) for name in names}
     if not now["begun"]:
-        return found
-    found["bytes"] = sum(n["bytes"] for n in now["neighbours"])
-    found["heard"] = {n["name"]: n["heard"] for n in now["neighbours"]}
-    found["ejected"] = [n["name"] for n in now["neighbours"] if n["ejected"]]
-    return found
+        return summary
+    summary["bytes"] = sum(n["bytes"] for n in now["neighbours"])
+    summary["heard"] = {n["name"]: n["heard"] for n in now["neighbours"]}
+    summary["ejected"] = [n["name"] for n in now["neighbours"] if n["ejected"]]
+    return summary
 
 
 def _sentence(peers: Mapping[str, Mapping[str, Any]]) -> str:

@@ -13,9 +13,9 @@ from peerwise.study.results import Record
 
 def items(folder: Path, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Every item with its tables as texts."""
-    found = []
+    shown = []
     for _, item in items_of(folder, records):
-        found.append(
+        shown.append(
             {
                 "heading": item.heading,
                 "about": item.about,
@@ -24,7 +24,7 @@ def items(folder: Path, records: Sequence[Record]) -> list[dict[str, Any]]:
                 "tables": [_grid(grid) for grid in item.grids],
             }
         )
-    return found
+    return shown
 
 
 def _plain(cell: Any) -> str:

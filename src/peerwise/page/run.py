@@ -63,9 +63,9 @@ def write(folder: Path, path: Path | None = None) -> Path:
 def _sources(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Where the numbers come from."""
     results = folder / "results.json"
-    made = datetime.fromtimestamp(results.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    found: dict[str, Any] = {
-        "made": made,
+    written = datetime.fromtimestamp(results.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    sources: dict[str, Any] = {
+        "made": written,
         "asked": tomli_w.dumps(asked),
         "sha256": hashlib.sha256(results.read_bytes()).hexdigest(),
         "written_by": __version__,
@@ -74,8 +74,8 @@ def _sources(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         path = folder / f"{name}.json"
         if path.exists():
             content = read_json(path, "run the command again")
-            found[name] = content if member is None else content.get(member, {})
-    return found
+            sources[name] = content if member is None else content.get(member, {})
+    return sources
 
 
 # ------------------------------------------------------------------------------ the table
@@ -113,28 +113,28 @@ def _comparison(folder: Path) -> dict[str, Any] | None:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = comparison.compare(values, None)
+            result = comparison.compare(values, None)
     except (PeerwiseError, KeyError):  # nothing to compare: the table says it all
         return None
     columns = ("pairs", "difference", "low", "high", "p", "p_holm", "wins", "ties", "losses")
     rows = [
         {"method": str(m), **{c: _number(line[c]) for c in columns}}
-        for m, line in found.against.iterrows()
+        for m, line in result.against.iterrows()
     ]
     ranks = None
-    if found.ranks is not None:
-        mean = [[str(m), float(r)] for m, r in found.ranks.mean.items()]
+    if result.ranks is not None:
+        mean = [[str(m), float(r)] for m, r in result.ranks.mean.items()]
         ranks = {
-            "mean": mean, "critical": _number(found.ranks.critical), "p": _number(found.ranks.p),
-            "sets": len(found.ranks.sets),
+            "mean": mean, "critical": _number(result.ranks.critical), "p": _number(result.ranks.p),
+            "sets": len(result.ranks.sets),
         }  # fmt: skip
     return {
-        "metric": found.metric,
-        "lower": found.lower,
-        "baseline": found.baseline,
+        "metric": result.metric,
+        "lower": result.lower,
+        "baseline": result.baseline,
         "rows": rows,
         "ranks": ranks,
-        "notes": found.notes,
+        "notes": result.notes,
         "level": comparison.LEVEL,
     }
 
@@ -199,17 +199,17 @@ def _place(method: str) -> str:
 
 def _lead(records: Sequence[Record], places: dict[str, str]) -> str:
     """The result in a sentence: the best method, and how far all rows in one place would come."""
-    found: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}
     for r in records:
         if r.metric == "test_error" and r.value is not None and "subgroup" not in r.setting:
-            found.setdefault(str(r.setting.get("method")), []).append(r.value)
-    means = {m: float(np.mean(v)) for m, v in found.items()}
+            errors.setdefault(str(r.setting.get("method")), []).append(r.value)
+    means = {m: float(np.mean(v)) for m, v in errors.items()}
 
     among = {m: v for m, v in means.items() if places[m] not in ("pooled", "alone")} or means
     if not among:
         return ""
     best = min(among, key=lambda m: among[m])
-    over = "" if all(len(v) == 1 for v in found.values()) else ", mean over what was varied"
+    over = "" if all(len(v) == 1 for v in errors.values()) else ", mean over what was varied"
     words = [f"{best} reaches a test error of {means[best]:.3f}{over}."]
     pooled = {m: v for m, v in means.items() if places[m] == "pooled" and m != best}
     alone = {m: v for m, v in means.items() if places[m] == "alone" and m != best}
@@ -231,13 +231,13 @@ def _paper(
     names = asked.get("items", [])
     verdicts = [c.verdict for c in claims]
     counts = {v: verdicts.count(v) for v in ("held", "undecided", "not held") if v in verdicts}
-    told = ", ".join(f"{n} {v}" for v, n in counts.items())
+    tally = ", ".join(f"{n} {v}" for v, n in counts.items())
     sets = asked.get("datasets", [])
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return {
         "title": title or page_name(folder),
         "about": "Reproduction of a paper" + (" · quick" if asked.get("quick") else ""),
-        "lead": f"Of {len(claims)} claims: {told}." if claims else f"On {', '.join(sets)}.",
+        "lead": f"Of {len(claims)} claims: {tally}." if claims else f"On {', '.join(sets)}.",
         "items": items(folder, records),
         "reps": max((r.reps for r in records), default=1),
     }

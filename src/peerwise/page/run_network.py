@@ -14,15 +14,15 @@ MOST_HELD = 200  # nodes in a heat map
 
 def networks_of(series: list[dict[str, Any]], kept: dict[Any, Any]) -> dict[str, list[Any]]:
     """Graphs, rows held and what was predicted, each once; series say which are theirs."""
-    found: dict[str, list[Any]] = {"graphs": [], "held": []}
+    networks: dict[str, list[Any]] = {"graphs": [], "held": []}
     marks: dict[str, int] = {}
 
     def place(kind: str, arrays: Sequence[np.ndarray], make: Any) -> int:
         mark = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
         key = kind + mark.hexdigest()
         if key not in marks:
-            marks[key] = len(found[kind])
-            found[kind].append(make())
+            marks[key] = len(networks[kind])
+            networks[kind].append(make())
         return marks[key]
 
     for line in series:
@@ -45,7 +45,7 @@ def networks_of(series: list[dict[str, Any]], kept: dict[Any, Any]) -> dict[str,
             line["class_error"] = thin.packed(seen["class_error"][which])
         if "bins" in seen:
             line["bins"] = [[float(f"{v:.6g}") for v in row] for row in seen["bins"].tolist()]
-    return found
+    return networks
 
 
 def _few(nodes: int) -> np.ndarray:

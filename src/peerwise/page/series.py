@@ -25,18 +25,18 @@ def details_of(folder: Path) -> dict[tuple[tuple[str, str], ...], tuple[str, Kep
     names = pq.read_schema(path).names
     if "cell" not in names:  # it holds nothing
         return {}
-    told = names[names.index("cell") + 1 : names.index("metric")]
-    frame = pq.read_table(path, columns=["cell", *told]).to_pandas().drop_duplicates()
+    labels = names[names.index("cell") + 1 : names.index("metric")]
+    frame = pq.read_table(path, columns=["cell", *labels]).to_pandas().drop_duplicates()
     store = Store(folder).whole()
-    found: dict[tuple[tuple[str, str], ...], tuple[str, Kept]] = {}
+    details: dict[tuple[tuple[str, str], ...], tuple[str, Kept]] = {}
     for line in frame.to_dict("records"):
         cell = line.pop("cell")
         line.pop("seed", None)
         if line.get("method") is None or cell not in store:
             continue
         key = tuple(sorted((k, v) for k, v in line.items() if v is not None))
-        found.setdefault(key, (cell, store[cell]))
-    return found
+        details.setdefault(key, (cell, store[cell]))
+    return details
 
 
 def series_of(history: pd.DataFrame, kept: dict[Any, Any]) -> list[dict[str, Any]]:
@@ -50,25 +50,25 @@ def series_of(history: pd.DataFrame, kept: dict[Any, Any]) -> list[dict[str, Any
     rounds = max((g["round"].nunique() for _, g in groups), default=1)
     nodes = max((g["node"].nunique() for _, g in groups), default=1)
     few_nodes, few_rounds = thin.room(min(len(groups), SERIES), nodes, rounds)
-    found = []
+    series = []
     for values, group in groups[: SERIES + 1]:
-        told = {k: str(v) for k, v in zip(labels, values, strict=True) if not pd.isna(v)}
-        line: dict[str, Any] = {"labels": told, "name": _name(told, groups, labels)}
+        given = {k: str(v) for k, v in zip(labels, values, strict=True) if not pd.isna(v)}
+        line: dict[str, Any] = {"labels": given, "name": _name(given, groups, labels)}
         line |= _lines(group, [str(m) for m in metrics])
         line["nodes"] = _nodes(group, few_nodes, few_rounds)
-        line |= _traffic(kept.get(tuple(sorted(told.items()))), int(group["round"].max()))
-        found.append(line)
-    return found + [{}] * max(len(groups) - SERIES - 1, 0)
+        line |= _traffic(kept.get(tuple(sorted(given.items()))), int(group["round"].max()))
+        series.append(line)
+    return series + [{}] * max(len(groups) - SERIES - 1, 0)
 
 
-def _name(told: dict[str, str], groups: Sequence[Any], labels: Sequence[str]) -> str:
+def _name(given: dict[str, str], groups: Sequence[Any], labels: Sequence[str]) -> str:
     """What a line is called: the values that differ between lines."""
     varied = [
         k
         for i, k in enumerate(labels)
         if len({str(values[i]) for values, _ in groups if not pd.isna(values[i])}) > 1
     ]
-    words = [told[k] for k in ("method", *(v for v in varied if v != "method")) if k in told]
+    words = [given[k] for k in ("method", *(v for v in varied if v != "method")) if k in given]
     return " · ".join(dict.fromkeys(words))
 
 
@@ -90,7 +90,7 @@ def _lines(group: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
     """Mean over nodes and repetitions, and the band of four of five, by recorded round."""
     x = np.unique(group["round"].to_numpy())
     at = thin.places(len(x), thin.POINTS)
-    found: dict[str, Any] = {"x": x[at].tolist(), "recorded": len(x), "metrics": {}}
+    lines: dict[str, Any] = {"x": x[at].tolist(), "recorded": len(x), "metrics": {}}
     for metric in metrics:
         values = _grid(group, metric)[at]
         if not np.isfinite(values).any():
@@ -101,8 +101,8 @@ def _lines(group: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
             if len(group) > len(x):
                 low, high = np.nanquantile(values, (0.1, 0.9), axis=1)
                 line |= {"lo": thin.plain(low), "hi": thin.plain(high)}
-        found["metrics"][metric] = line
-    return found
+        lines["metrics"][metric] = line
+    return lines
 
 
 def _nodes(group: pd.DataFrame, most_nodes: int, most_rounds: int) -> dict[str, Any] | None:
@@ -131,14 +131,14 @@ def _traffic(known: tuple[str, Kept] | None, rounds: int) -> dict[str, Any]:
         return {}
     cell, kept = known
     size, sent = (int(kept.arrays.get(n, 0)) for n in ("bytes_per_link", "messages"))
-    found: dict[str, Any] = {"cell": cell}
+    traffic: dict[str, Any] = {"cell": cell}
     if rounds and size * sent:
-        found["bytes"] = size * sent / rounds
+        traffic["bytes"] = size * sent / rounds
     seconds = kept.about.get("made", {}).get("seconds") if kept.about.get("made") else None
     marks = kept.arrays.get(DETAIL + "seconds")
     if marks is not None and len(marks):
         at = thin.places(len(marks), 60)
-        found["marks"] = [[int(r), round(float(s), 3)] for r, s in marks[at]]
+        traffic["marks"] = [[int(r), round(float(s), 3)] for r, s in marks[at]]
     elif seconds and rounds:
-        found["seconds"] = seconds / rounds
-    return found
+        traffic["seconds"] = seconds / rounds
+    return traffic

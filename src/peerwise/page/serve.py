@@ -163,13 +163,13 @@ class Page:
         if not self.access.local and not request.scope["peerwise.known"]:
             return HTMLResponse(served("login", "Peerwise", None))
         try:
-            found = await run_in_threadpool(self._show, request.url.path)
+            page = await run_in_threadpool(self._show, request.url.path)
         except PeerwiseError as error:
             wrong = {"wrong": str(error)}
             return HTMLResponse(served("wrong", "Peerwise", wrong), status_code=500)
-        if found is None:
+        if page is None:
             return Response("there is no such page", 404, media_type="text/plain")
-        kind, title, data = found
+        kind, title, data = page
         if self.ended and request.url.path == "/":
             self._reloaded.set()
         return HTMLResponse(served(kind, title, data))

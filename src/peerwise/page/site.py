@@ -54,8 +54,13 @@ class SiteLook:
         running, silent = views.running(self.state)
         facts = self._health() if self._health is not None else {}
         waiting = {w["for"]: w["since"] for w in facts.get("waiting", ())}
-        found = {**self._kept, "running": running, "stuck": silent > FROZEN, "waits_since": waiting}
-        return found | _standing(found)
+        status = {
+            **self._kept,
+            "running": running,
+            "stuck": silent > FROZEN,
+            "waits_since": waiting,
+        }
+        return status | _standing(status)
 
     def _read(self) -> dict[str, Any]:
         standing = views.status(self.state) if (self.state / FILE).exists() else None
@@ -103,29 +108,29 @@ class SiteLook:
 
 
 def _stamps(state: Path) -> tuple[Any, ...]:
-    found = []
+    stamps = []
     for name in (FILE, f"{FILE}-wal", JOURNAL, SECURITY):
         try:
             about = (state / name).stat()
-            found.append((about.st_mtime_ns, about.st_size))
+            stamps.append((about.st_mtime_ns, about.st_size))
         except OSError:
-            found.append((0, 0))
-    return tuple(found)
+            stamps.append((0, 0))
+    return tuple(stamps)
 
 
-def _standing(found: Mapping[str, Any]) -> dict[str, str]:
+def _standing(status: Mapping[str, Any]) -> dict[str, str]:
     """A word and a sentence on how the peer is: what whoever looks wants to know first."""
-    if not found["begun"]:
+    if not status["begun"]:
         return {"word": "begins", "kind": "quiet", "sentence": "The peer has not begun yet."}
-    if found["done"]:
+    if status["done"]:
         return {"word": "done", "kind": "good", "sentence": "All rounds are done."}
-    if not found["running"]:
+    if not status["running"]:
         return {"word": "stopped", "kind": "bad",
                 "sentence": "No process runs: `peerwise peer run` goes on from here."}  # fmt: skip
-    if found["stuck"]:
+    if status["stuck"]:
         return {"word": "stuck", "kind": "bad",
                 "sentence": "Its process gives no sign of life: stopped, or stuck."}  # fmt: skip
-    if found["phase"] < found["phases"] - 1:
+    if status["phase"] < status["phases"] - 1:
         return {"word": "agrees", "kind": "warn",
                 "sentence": "The network agrees on units or keys before it learns."}  # fmt: skip
     return {"word": "learns", "kind": "good", "sentence": ""}
@@ -144,7 +149,7 @@ def _neighbours(store: Store, charter: Charter, node: str) -> list[dict[str, Any
     certificates = store.certificates()
     rounds = store.rows("SELECT heard, missed, time FROM rounds ORDER BY phase DESC, round DESC "
                         "LIMIT 200")  # fmt: skip
-    found = []
+    lines = []
     for name in charter.neighbours(node):
         heard = next((t for h, _, t in rounds if name in h.split()), None)
         last = max(filter(None, (heard, came.get(name))), default=None)
@@ -159,8 +164,8 @@ def _neighbours(store: Store, charter: Charter, node: str) -> list[dict[str, Any
             "ends": _der_end(certificates.get(name)),
             **sent.get(name, {"letters": 0, "bytes": 0, "taken": 0, "last_taken": None}),
         }
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def _der_end(der: bytes | None) -> str | None:
@@ -176,7 +181,7 @@ def _der_end(der: bytes | None) -> str | None:
 
 def _certificates(keys: Path | None, node: str) -> list[dict[str, Any]]:
     """When the site's own certificate and that of the authority end."""
-    found = []
+    certificates = []
     for what, name in (("this site", f"{node}.pem"), ("the authority", CA)):
         path = keys / name if keys is not None else None
         if path is not None and path.exists():
@@ -185,8 +190,8 @@ def _certificates(keys: Path | None, node: str) -> list[dict[str, Any]]:
             except PeerwiseError:
                 continue
             days = (end - datetime.now(UTC)).days
-            found.append({"what": what, "ends": end.isoformat(), "days": days})
-    return found
+            certificates.append({"what": what, "ends": end.isoformat(), "days": days})
+    return certificates
 
 
 def _privacy(state: Path) -> dict[str, Any] | None:
@@ -213,15 +218,15 @@ def _privacy(state: Path) -> dict[str, Any] | None:
 
 def _letters(sent: pd.DataFrame) -> list[dict[str, Any]]:
     """The newest letters: to whom, when, how large, and whether they were taken."""
-    found = []
+    letters = []
     for line in reversed(sent.to_dict("records")):
         taken = line["acknowledged"]
-        found.append(
+        letters.append(
             {"to": line["to"], "phase": line["phase"], "round": line["round"] + 1,
              "bytes": line["bytes"], "sha256": line["sha256"], "made": line["made"],
              "taken": None if taken is None or taken != taken else str(taken)}
         )  # fmt: skip
-    return found
+    return letters
 
 
 def _holds(state: Path, sent: pd.DataFrame, noisy: bool) -> str:
@@ -272,17 +277,17 @@ def _tail(path: Path, most: int) -> list[dict[str, Any]]:
             lines = file.read().splitlines()
     except OSError:
         return []
-    found = []
+    events = []
     for line in reversed(lines):
         try:
             event = json.loads(line)
         except ValueError:
             continue
         if isinstance(event, dict):
-            found.append(event)
-        if len(found) >= most:
+            events.append(event)
+        if len(events) >= most:
             break
-    return found
+    return events
 
 
 def _refused(state: Path) -> list[dict[str, Any]]:

@@ -18,15 +18,15 @@ def record_of(paper: Paper, item: str, number: Number) -> Record:
     real = every[~np.isnan(every)]
     setting = {"method": number.setting.get("variant", paper.name), **number.setting}
     fields = {**setting, "dataset": number.dataset, "metric": number.metric}
-    told: dict[str, Any] = {
+    statistics: dict[str, Any] = {
         "value": float(real.mean()) if real.size else None,
         "std": float(real.std(ddof=1)) if real.size > 1 else None,
         "reps": int(real.size),
         "paper_value": paper.printed(item, fields),
         "values": real.tolist() if real.size == every.size and 1 < real.size <= MANY else [],
     }
-    told |= {"paper": paper.name, "item": item, "dataset": number.dataset, "setting": setting}
-    return Record(metric=number.metric, **{**told, **number.shown})
+    statistics |= {"paper": paper.name, "item": item, "dataset": number.dataset, "setting": setting}
+    return Record(metric=number.metric, **{**statistics, **number.shown})
 
 
 def records_of(view: View) -> list[Record]:

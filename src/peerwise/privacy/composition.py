@@ -95,18 +95,18 @@ def _of_losses(charges: Sequence[Charge], delta: float) -> float:
     whole = None
     for one, times in Counter(c._replace(group=None, part=None) for c in charges).items():
         if one.multiplier is not None:
-            made = pld.from_gaussian_mechanism(one.multiplier, value_discretization_interval=STEP)
+            loss = pld.from_gaussian_mechanism(one.multiplier, value_discretization_interval=STEP)
         elif one.delta == 0:  # the worst that has its epsilon: randomised response
-            made = pld.from_privacy_parameters(
+            loss = pld.from_privacy_parameters(
                 common.DifferentialPrivacyParameters(one.epsilon, 0.0),
                 value_discretization_interval=STEP,
             )
         else:
             continue
-        made = made.self_compose(times) if times > 1 else made
-        whole = made if whole is None else whole.compose(made)
-    found = 0.0 if whole is None else float(whole.get_epsilon_for_delta(delta - other))
-    return found + more
+        loss = loss.self_compose(times) if times > 1 else loss
+        whole = loss if whole is None else whole.compose(loss)
+    epsilon = 0.0 if whole is None else float(whole.get_epsilon_for_delta(delta - other))
+    return epsilon + more
 
 
 def _of_one_row(charges: Sequence[Charge]) -> list[list[Charge]]:

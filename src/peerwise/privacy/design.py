@@ -173,10 +173,10 @@ def noising(
     if kind not in KINDS:
         raise UnknownName("kind of noise", kind, KINDS)
     if kind == "best":
-        made = [noising(design, epsilon, 0.0, "laplace", split, rows)]
+        choices = [noising(design, epsilon, 0.0, "laplace", split, rows)]
         if delta > 0:
-            made.append(noising(design, epsilon, delta, "gaussian", split, rows))
-        return min(made, key=lambda one: _total(design, one))
+            choices.append(noising(design, epsilon, delta, "gaussian", split, rows))
+        return min(choices, key=lambda one: _total(design, one))
     epsilon = budget.check_epsilon(epsilon)
     delta = budget.check_delta(delta, kind)
     if kind == "laplace":
@@ -189,9 +189,9 @@ def noising(
     return Noising(kind, scale, multiplier, 2, 1 / multiplier / rows, delta)
 
 
-def _total(design: Design, made: Noising) -> float:
+def _total(design: Design, noise: Noising) -> float:
     """The variance of all that is released, in units of what one row can do."""
-    share = made.variance / design.reach**2
+    share = noise.variance / design.reach**2
     return float(np.where(design.weighed > 0, share, 0).sum())
 
 

@@ -32,17 +32,17 @@ def row_hashes(frame: pd.DataFrame) -> list[str]:
     ordered = frame.rename(columns=str)
     ordered = ordered[sorted(ordered.columns)]
     mark = hashlib.sha256("\n".join(ordered.columns).encode())
-    found = [mark.hexdigest()]
+    digests = [mark.hexdigest()]
     for row in ordered.astype(str).itertuples(index=False):
         mark.update("\x1f".join(row).encode() + b"\x1e")
-        found.append(mark.hexdigest())
-    return found
+        digests.append(mark.hexdigest())
+    return digests
 
 
 def known_parts(parameters: Iterable[Mapping[str, Any]], hashes: Sequence[str]) -> list[Part]:
     """The parts of these rows that releases were about, one after the other from the first row."""
-    told = {Part(*one) for given in parameters for one in given.get("rows", ())}
-    ours = sorted(p for p in told if p.last < len(hashes) and hashes[p.last] == p.hash)
+    released = {Part(*one) for given in parameters for one in given.get("rows", ())}
+    ours = sorted(p for p in released if p.last < len(hashes) and hashes[p.last] == p.hash)
     chain: list[Part] = []
     for part in ours:
         if part.first == (chain[-1].last if chain else 0):

@@ -44,22 +44,22 @@ def p_text(p: float) -> str:
     return "-" if np.isnan(p) else "<.001" if p < 0.001 else _short(p)
 
 
-def _means(found: Comparison) -> Sheet:
-    methods = [str(m) for m in found.means.columns]
-    names = [str(n) for n in found.means.index.names]
+def _means(result: Comparison) -> Sheet:
+    methods = [str(m) for m in result.means.columns]
+    names = [str(n) for n in result.means.index.names]
     rows, bold = [], set()
-    stds = found.stds.to_numpy()
-    for place, (index, line) in enumerate(found.means.iterrows()):
+    stds = result.stds.to_numpy()
+    for place, (index, line) in enumerate(result.means.iterrows()):
         label = [str(v) for v in (index if isinstance(index, tuple) else (index,))]
         cells = [_with_std(m, s) for m, s in zip(line, stds[place], strict=True)]
-        best = line.min() if found.lower else line.max()
+        best = line.min() if result.lower else line.max()
         bold |= {(place, len(names) + i) for i, v in enumerate(line) if np.isclose(v, best)}
         rows.append([*label, *cells])
-    direction = "lower" if found.lower else "higher"
-    repeated = bool(found.stds.notna().to_numpy().any())
+    direction = "lower" if result.lower else "higher"
+    repeated = bool(result.stds.notna().to_numpy().any())
     over = "mean ± standard deviation over repetitions" if repeated else "one repetition"
     head = ["data set", *names[1:], *methods]
-    title = f"{_words(found.metric)} ({direction} is better)"
+    title = f"{_words(result.metric)} ({direction} is better)"
     return Sheet(title, head, rows, len(names), bold, f"{over}; the best of each row is bold")
 
 
@@ -73,10 +73,10 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _against(found: Comparison) -> Sheet:
+def _against(result: Comparison) -> Sheet:
     head = ["method", "pairs", "difference", "interval", "p", "p (Holm)", "won/tied/lost"]
     rows = []
-    for method, line in found.against.iterrows():
+    for method, line in result.against.iterrows():
         low, high = line["low"], line["high"]
         interval = "-" if np.isnan(low) else f"{_signed(low)} to {_signed(high)}"
         tests = [p_text(line["p"]), p_text(line["p_holm"])]
@@ -84,17 +84,17 @@ def _against(found: Comparison) -> Sheet:
         pairs, difference = str(int(line["pairs"])), _signed(line["difference"])
         rows.append([str(method), pairs, difference, interval, *tests, counts])
     caption = (
-        f"difference: mean of method less {found.baseline} over pairs of one data set, setting "
+        f"difference: mean of method less {result.baseline} over pairs of one data set, setting "
         f"and repetition, with its {100 * LEVEL:.0f} % bootstrap interval; p: Wilcoxon's "
         "signed-rank test, then corrected by Holm"
     )
-    return Sheet(f"against {found.baseline}", head, rows, 1, set(), caption)
+    return Sheet(f"against {result.baseline}", head, rows, 1, set(), caption)
 
 
-def _ranks(found: Comparison) -> list[Sheet]:
-    if found.ranks is None:
+def _ranks(result: Comparison) -> list[Sheet]:
+    if result.ranks is None:
         return []
-    ranks = found.ranks
+    ranks = result.ranks
     rows = [[str(method), f"{rank:.2f}"] for method, rank in ranks.mean.items()]
     friedman = "" if np.isnan(ranks.p) else f"Friedman's test: p = {p_text(ranks.p)}; "
     caption = (
@@ -105,28 +105,28 @@ def _ranks(found: Comparison) -> list[Sheet]:
     return [Sheet(title, ["method", "mean rank"], rows, 1, set(), caption)]
 
 
-def sheets(found: Comparison) -> list[Sheet]:
+def sheets(result: Comparison) -> list[Sheet]:
     """The tables of a comparison: means, differences to the baseline, ranks."""
-    return [_means(found), _against(found), *_ranks(found)]
+    return [_means(result), _against(result), *_ranks(result)]
 
 
-def tables(found: Comparison, width: int = 80) -> list[Shown]:
+def tables(result: Comparison, width: int = 80) -> list[Shown]:
     """The tables for a terminal of this width, and what could not be compared."""
     shown: list[Shown] = []
-    for sheet in sheets(found):
+    for sheet in sheets(result):
         rows: list[list[Cell]] = [
             [Text(c, "bold" if (i, j) in sheet.bold else "") for j, c in enumerate(row)]
             for i, row in enumerate(sheet.rows)
         ]
         pieces = within(sheet.head, rows, width, labels=sheet.labels)
         shown += titled(sheet.title, pieces, sheet.caption)
-    return [*shown, *(Text(f"note: {note}", "yellow") for note in found.notes)]
+    return [*shown, *(Text(f"note: {note}", "yellow") for note in result.notes)]
 
 
-def markdown(found: Comparison) -> str:
+def markdown(result: Comparison) -> str:
     """The tables as Markdown."""
     lines = []
-    for sheet in sheets(found):
+    for sheet in sheets(result):
         cells = [[_pipes(c) for c in row] for row in sheet.rows]
         for i, j in sheet.bold:
             cells[i][j] = f"**{cells[i][j]}**"
@@ -135,7 +135,7 @@ def markdown(found: Comparison) -> str:
         head = [_pipes(c) for c in sheet.head]
         lines += [f"### {title}", "", _row(head), rule, *map(_row, cells), ""]
         lines += [f"{sheet.caption[0].upper()}{sheet.caption[1:]}.", ""]
-    lines += [f"- {note}" for note in found.notes]
+    lines += [f"- {note}" for note in result.notes]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -147,10 +147,10 @@ def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def latex(found: Comparison) -> str:
+def latex(result: Comparison) -> str:
     """The tables for a LaTeX document that uses the package booktabs."""
-    lines = ["% \\usepackage{booktabs}", *(f"% {note}" for note in found.notes)]
-    for name, sheet in zip(("means", "differences", "ranks"), sheets(found), strict=False):
+    lines = ["% \\usepackage{booktabs}", *(f"% {note}" for note in result.notes)]
+    for name, sheet in zip(("means", "differences", "ranks"), sheets(result), strict=False):
         cells = [[c.translate(_LATEX) for c in row] for row in sheet.rows]
         for i, j in sheet.bold:
             cells[i][j] = rf"\textbf{{{cells[i][j]}}}"
@@ -170,13 +170,13 @@ def _line(cells: list[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def csv(found: Comparison) -> str:
+def csv(result: Comparison) -> str:
     """A line a method with all its digits: differences, tests, wins, mean rank."""
-    frame = pd.DataFrame({"metric": found.metric, "mean": found.means.mean()})
-    frame["to"] = found.baseline
-    frame = frame.join(found.against.drop(columns=["value", "baseline"]))
-    if found.ranks is not None:
-        frame["mean_rank"] = found.ranks.mean
+    frame = pd.DataFrame({"metric": result.metric, "mean": result.means.mean()})
+    frame["to"] = result.baseline
+    frame = frame.join(result.against.drop(columns=["value", "baseline"]))
+    if result.ranks is not None:
+        frame["mean_rank"] = result.ranks.mean
     for count in ("pairs", "wins", "ties", "losses"):
         frame[count] = frame[count].astype("Int64")
     return frame.to_csv(index_label="method")

@@ -120,14 +120,14 @@ def draw(
     folder: Path,
     runs: Mapping[str, Path],
     values: Mapping[str, pd.DataFrame],
-    found: Comparison,
+    result: Comparison,
     formats: Sequence[str] = (),
     style: str | None = None,
 ) -> list[Path]:
     """Write the figures of a comparison to a folder and return their paths."""
     figures: dict[str, Figure | None] = {}
-    if found.ranks is not None:
-        figures["ranks"] = critical_difference(found.ranks, style)
+    if result.ranks is not None:
+        figures["ranks"] = critical_difference(result.ranks, style)
     labels = labelled(values)
     histories: dict[str, list[pd.DataFrame]] = {}
     for name, path in runs.items():

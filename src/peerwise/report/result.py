@@ -88,13 +88,13 @@ class Result(NamedTuple):
         """The test error by round, mean over nodes and repetitions, of every cell."""
         factors = curves.factors_of(self.history)
         labels = [c for c in ("dataset", "method", *factors) if self.history[c].nunique() > 1]
-        found = {}
+        lines = {}
         groups: Any = self.history.groupby(labels or ["method"], dropna=False, sort=False)
         for values, group in groups:
             mean = group.groupby("round")["test_error"].mean()
             name = " · ".join(str(v) for v in values if not pd.isna(v))
-            found[name] = (mean.index.tolist(), mean.tolist())
-        return found
+            lines[name] = (mean.index.tolist(), mean.tolist())
+        return lines
 
 
 def run(

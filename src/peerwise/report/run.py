@@ -40,4 +40,4 @@ def show(
         for stale in folder.glob(f"{name}-[0-9]*.*"):  # of a run that needed more of them
             if stale.stem not in names:
                 stale.unlink()
-    return [look.save(made, folder / f"{name}.png", formats) for name, made in drawn.items()]
+    return [look.save(figure, folder / f"{name}.png", formats) for name, figure in drawn.items()]

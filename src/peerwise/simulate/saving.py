@@ -36,18 +36,18 @@ class Checkpoint:
 
     def load_together(self, like: Carry) -> tuple[Carry, int] | None:
         """The same in all processes of a run, or none in all of them."""
-        found, failure = None, ""
+        saved, failure = None, ""
         try:
-            found = self.load(like) if self.path.exists() else None
+            saved = self.load(like) if self.path.exists() else None
         except PeerwiseError as error:
             failure = str(error)
-        done = processes.meet(str(found[1]) if found else "none", failure)
+        done = processes.meet(str(saved[1]) if saved else "none", failure)
         if len(set(done)) > 1:
             raise BadFile(
                 f"not all processes see the same {self.path}: it has {done[0]} rounds in process 0 "
                 "and others elsewhere; keep it in a folder that all machines share, or delete it"
             )
-        return found
+        return saved
 
     def _due(self, last: bool) -> bool:
         late = time.monotonic() - self._written >= WORK * self._cost

@@ -24,18 +24,18 @@ def writer(path: Path) -> "Callable[[Seen], None]":
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("")
-    told = {"group": -1, "seen": 0, "time": 0.0}
+    last_line = {"group": -1, "seen": 0, "time": 0.0}
 
     def tell(seen: "Seen") -> None:
-        if told["group"] != seen.group:
-            told.update(group=seen.group, seen=0)
+        if last_line["group"] != seen.group:
+            last_line.update(group=seen.group, seen=0)
         last, now = seen.rounds >= seen.total, time.monotonic()
-        if not last and now - told["time"] < PAUSE:
+        if not last and now - last_line["time"] < PAUSE:
             return
-        told["time"] = now
-        new = seen.error[:, int(told["seen"]) :]
-        at = seen.recorded[int(told["seen"]) :]
-        told["seen"] = seen.error.shape[1]
+        last_line["time"] = now
+        new = seen.error[:, int(last_line["seen"]) :]
+        at = seen.recorded[int(last_line["seen"]) :]
+        last_line["seen"] = seen.error.shape[1]
         line: dict[str, Any] = {
             "round": seen.rounds, "of": seen.total, "group": seen.group, "groups": seen.groups,
             "seconds": round(seen.seconds, 3), "x": at.tolist(),
@@ -68,10 +68,10 @@ def lines(path: Path, begin: int = 0) -> tuple[list[dict[str, Any]], int]:
     except OSError:
         return [], begin
     end = content.rfind(b"\n") + 1
-    found = []
+    entries = []
     for text in content[:end].splitlines():
         try:
-            found.append(json.loads(text))
+            entries.append(json.loads(text))
         except ValueError:  # written over by a run that began anew
             continue
-    return found, begin + end
+    return entries, begin + end

@@ -163,8 +163,8 @@ def read_folder(folder: Path) -> tuple[list[Record], list[Claim], pd.DataFrame |
 
 def read_records(folder: Path) -> list[Record]:
     """The numbers of a run folder's table."""
-    found: list[Record] = _parsed(folder / "results.json", "records", Record)
-    return found
+    records: list[Record] = _parsed(folder / "results.json", "records", Record)
+    return records
 
 
 def read_asked(folder: Path) -> dict[str, Any]:

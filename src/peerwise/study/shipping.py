@@ -89,8 +89,8 @@ def shipped(jobs: Iterable[Job]) -> Shipment:
         files = {f"{CODE}/{name}": path for name, path in own.sources_of(job.asked).items()}
         files |= {f"{WORK}/{name}": Path(name) for name in _named(job.asked)}
         if home is not None:
-            found = [path for entry in used for path in manifest.whole_files(home, entry)]
-            files |= {f"{DATA}/{path.relative_to(home).as_posix()}": path for path in found}
+            paths = [path for entry in used for path in manifest.whole_files(home, entry)]
+            files |= {f"{DATA}/{path.relative_to(home).as_posix()}": path for path in paths}
         needs[job.key] = {place: digest_of(path) for place, path in files.items()}
         if used:  # a manifest of all sets would change with sets that nobody asks for
             text = json.dumps({"format_version": manifest.FORMAT_VERSION, "datasets": used})

@@ -97,16 +97,16 @@ def _tasks_whole(sets: list[str], scale: Scale) -> Tasks:
 
 def _tasks_prior(sets: list[str], scale: Scale) -> Tasks:
     """What the prior is and how much it counts, at a size for CPUs; FedAvg beside."""
-    told, name = TOLD["prior"], "fashion_mnist"
+    setup, name = TOLD["prior"], "fashion_mnist"
     if name not in sets:
         return {}
     few = Scale(True, scale.repetitions)  # as large at either scale, but for what follows
-    size = paper.merged(told["small"], told["quick"] if scale.quick else {})
-    tasks = {f"{name} fedavg 0.0": _learn(name, told["rule"], 0, few, size)}
-    for prior, temperatures in told["priors"].items():
+    size = paper.merged(setup["small"], setup["quick"] if scale.quick else {})
+    tasks = {f"{name} fedavg 0.0": _learn(name, setup["rule"], 0, few, size)}
+    for prior, temperatures in setup["priors"].items():
         for temperature in temperatures[: 2 if scale.quick else None]:
             method = {"method": {"prior": prior, "temperature": temperature}}
-            task = _learn(name, told["rule"], told["layers"], few, size, method)
+            task = _learn(name, setup["rule"], setup["layers"], few, size, method)
             tasks[f"{name} {prior} {temperature}"] = task
     return tasks
 

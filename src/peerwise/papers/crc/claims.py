@@ -67,9 +67,11 @@ def _nodes_agree(number: Numbers) -> Claim:
 
 
 def _edges_help(number: Numbers) -> Claim:
-    told, verdicts = zip(*(_stated(number, "table-4", c) for c in ("tree", "+10")), strict=True)
+    sentences, verdicts = zip(
+        *(_stated(number, "table-4", c) for c in ("tree", "+10")), strict=True
+    )
     tree, more, most = (_mean(number, "table-4", c) for c in ("tree", "+10", "+80"))
-    ours = f"{'; '.join(told)}; mean gap {tree:.3f}, {more:.3f}, +80 {most:.3f}"
+    ours = f"{'; '.join(sentences)}; mean gap {tree:.3f}, {more:.3f}, +80 {most:.3f}"
     return _claim("edges_help", every([*verdicts, less(more, tree)]), ours)
 
 
@@ -77,16 +79,16 @@ def _drift_closed_by_edges(number: Numbers) -> Claim:
     run = {item: what for item, what in _DRIFTS.items() if number.each("dataset", item=item)}
     if not run:
         raise KeyError("+80")
-    told, verdicts = zip(*(_stated(number, item, "+80") for item in run), strict=True)
-    ours = "; ".join(f"{what} {text}" for what, text in zip(run.values(), told, strict=True))
+    sentences, verdicts = zip(*(_stated(number, item, "+80") for item in run), strict=True)
+    ours = "; ".join(f"{what} {text}" for what, text in zip(run.values(), sentences, strict=True))
     return _claim("drift_closed_by_edges", every(verdicts), ours)
 
 
 def _ends(name: str, item: str, most: float, number: Numbers) -> Claim:
     """The mean gap grows by less than `most` from 20 to 320 nodes or rows; as many are close."""
-    told, verdicts = zip(*(_stated(number, item, c) for c in ("20", "320")), strict=True)
+    sentences, verdicts = zip(*(_stated(number, item, c) for c in ("20", "320")), strict=True)
     first, last = (_mean(number, item, c) for c in ("20", "320"))
-    ours = f"mean gap {first:.3f} -> {last:.3f}; {'; '.join(told)}"
+    ours = f"mean gap {first:.3f} -> {last:.3f}; {'; '.join(sentences)}"
     return _claim(name, every([less(last, first, most), *verdicts]), ours)
 
 

@@ -27,12 +27,12 @@ class PaperSet(NamedTuple):
     classes: int
 
 
-def _tables(told: dict[str, Any]) -> dict[str, Table]:
+def _tables(data: dict[str, Any]) -> dict[str, Table]:
     """Tables of the paper beside each other; a line too short or too long is an error."""
-    read: dict[str, Table] = {f"table-{number}": {} for number in told["tables"]}
-    for line in told["cells"].strip().splitlines():
+    read: dict[str, Table] = {f"table-{number}": {} for number in data["tables"]}
+    for line in data["cells"].strip().splitlines():
         name, cells = line.split(maxsplit=1)
-        for table, columns, part in zip(read, told["columns"], cells.split("|"), strict=True):
+        for table, columns, part in zip(read, data["columns"], cells.split("|"), strict=True):
             values = (None if cell == "-" else float(cell) for cell in part.split())
             read[table][name] = dict(zip(columns.split(), values, strict=True))
     return read
@@ -117,13 +117,13 @@ def _iterations() -> tuple[Column, ...]:
 
 def _starts() -> tuple[Column, ...]:
     """Our own: where RC and CRC begin."""
-    told = "peerwise.papers.relay.runs:warm_crc"
+    warm = "peerwise.papers.relay.runs:warm_crc"
     likely = {"method": {"start": "ml"}}
     return (
         Column("rc_uniform", "test_error", {}, "rc"),
         Column("rc_ml", "test_error", likely, "rc"),
         Column("crc_uniform", "test_gap", _ALL),
-        Column("crc_mixed", "test_gap", {}, told),
+        Column("crc_mixed", "test_gap", {}, warm),
     )
 
 

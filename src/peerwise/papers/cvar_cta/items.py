@@ -88,20 +88,20 @@ def _among(variants: list[str], items: tuple[str, ...], arrival: list[float]) ->
 
 def _tasks_rare(sets: list[str], scale: Scale) -> Tasks:
     """Node 0 holds the digit 0 alone and is heard with probability .05; all others always."""
-    tasks, told = {}, TOLD["rare"]
+    tasks, setup = {}, TOLD["rare"]
     rounds = 200 if scale.quick else 300
     run = {"rounds": rounds, "record": rounds // 10, "repetitions": scale.times(3, 2)}
-    held = paper.merged(told["held"], {"split": {"rows": SPARED[scale.quick]}, "run": run})
+    held = paper.merged(setup["held"], {"split": {"rows": SPARED[scale.quick]}, "run": run})
     few = {"split": TOLD["quick"]["split"]} if scale.quick else {}
     for graph in ("ring", "erdos_renyi") if "mnist" in sets else ():
         panel = Panel("mnist", graph, 20)
-        for variant in told["variants"]:
-            lr = told["step"] * (4 if scale.quick else 1) / (ALPHA if variant == "cta/a" else 1)
+        for variant in setup["variants"]:
+            lr = setup["step"] * (4 if scale.quick else 1) / (ALPHA if variant == "cta/a" else 1)
             tasks[f"mnist {graph}|{variant}"] = _learn(panel, 1.0, variant, scale, held, lr=lr)
         for rule in ("equal", "worst"):
             among = {"name": rule, **({"include_self": True} if rule == "equal" else {})}
             place = {"method": {"rule": among}, "network": _graph(graph, 20)}
-            task = _work("rare_statistics", told["crc"], few, place, held)
+            task = _work("rare_statistics", setup["crc"], few, place, held)
             tasks[f"mnist {graph}|crc {rule}"] = task
     return tasks
 

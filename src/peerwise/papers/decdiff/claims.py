@@ -55,10 +55,10 @@ def _federated(number: Numbers, name: str) -> Claim:
 def _teacher(number: Numbers, name: str) -> Claim:
     ours = _final(number, "table-3", name, "decdiff+vt", "decdiff")
     plain = listed(_final(number, "table-3", name, "dechetero+vt", "dechetero"), ".4f")
-    told = f"{listed(ours, '.4f')}; with DecAvg (not in the paper): {plain}"
+    sentence = f"{listed(ours, '.4f')}; with DecAvg (not in the paper): {plain}"
     theirs = _theirs("table-3", name, ours)
     verdict = less(ours["decdiff"], ours["decdiff+vt"])
-    return _claim("teacher", verdict, told, set=name, printed=theirs)
+    return _claim("teacher", verdict, sentence, set=name, printed=theirs)
 
 
 def _faster(number: Numbers, name: str) -> Claim:
@@ -68,11 +68,11 @@ def _faster(number: Numbers, name: str) -> Claim:
     if share is None or not all((v, SHARES[0]) in reached for v in RIVALS):
         raise KeyError(name)
     ours, rivals = reached["decdiff+vt", share], {v: reached.get((v, share)) for v in RIVALS}
-    told = ", ".join(f"{v} -" if t is None else f"{v} {t:.0f}" for v, t in rivals.items())
+    rounds = ", ".join(f"{v} -" if t is None else f"{v} {t:.0f}" for v, t in rivals.items())
     # a rival that does not get there is slower
     verdict = every(less(ours, t) for t in rivals.values() if t is not None)
     theirs = printed("table-4", {**of, "variant": "decdiff+vt", "share": share}) or float("nan")
-    ours_text = f"decdiff+vt {ours:.0f}; {told}"
+    ours_text = f"decdiff+vt {ours:.0f}; {rounds}"
     return _claim("faster", verdict, ours_text, set=name, share=share, printed=theirs)
 
 

@@ -76,8 +76,8 @@ def attack(
     for i, (share, kind) in enumerate(cases):
         for j, rule in enumerate(rules):
             of = accuracy[:, i, j]
-            found = {"accuracy": float(of.mean()), "std": float(of.std())}
-            records.append({**about, "share": share, "kind": kind, "rule": rule, **found})
+            result = {"accuracy": float(of.mean()), "std": float(of.std())}
+            records.append({**about, "share": share, "kind": kind, "rule": rule, **result})
     return records
 
 

@@ -110,29 +110,31 @@ def _sizes_do_not_matter(number: Numbers) -> Claim:
 
 def _gossip_meets_federated(number: Numbers) -> Claim:
     six = number.each("epsilon", "counter", "round", item="figure-6")
-    told, verdicts = [], []
+    sentences, verdicts = [], []
     for epsilon in dict.fromkeys(budget for budget, _, _ in six):
         at = {(counter, t): value for (e, counter, t), value in six.items() if e == epsilon}
         printed, federated = at["printed", 30], at["printed", "Federated"]
         others = {c: at[c, 30] for c in ("total", "push_sum", "walk", "clamped") if (c, 30) in at}
-        told.append(f"epsilon {epsilon}: {printed:.3f} against {federated:.3f}; {listed(others)}")
+        sentences.append(
+            f"epsilon {epsilon}: {printed:.3f} against {federated:.3f}; {listed(others)}"
+        )
         if ("clamped", "Federated") in at:
-            told[-1] += f" against {at['clamped', 'Federated']:.3f}"
+            sentences[-1] += f" against {at['clamped', 'Federated']:.3f}"
         verdicts.append(grade.within(printed, federated, 0.01))
     if not verdicts:
         raise KeyError("printed")
-    return _claim("gossip-meets-federated", every(verdicts), ". ".join(told))
+    return _claim("gossip-meets-federated", every(verdicts), ". ".join(sentences))
 
 
 def _std_last(number: Numbers) -> Claim:
     seven = number.each("epsilon", "parameter", "round", item="figure-7")
     if not seven:
         raise KeyError("std")
-    last, told, verdicts = max(t for _, _, t in seven), [], []
+    last, sentences, verdicts = max(t for _, _, t in seven), [], []
     for epsilon in dict.fromkeys(budget for budget, _, _ in seven):
         at = {k: value for (e, k, t), value in seven.items() if (e, t) == (epsilon, last)}
         others = [kind for kind in at if kind not in ("prior", "std")]
-        told.append(f"epsilon {epsilon}: {listed(at, '.4f')}")
+        sentences.append(f"epsilon {epsilon}: {listed(at, '.4f')}")
         verdicts += [less(at[k], at["std"]) for k in others]
         verdicts += [less(at["prior"], at[k]) for k in others]
-    return _claim("std-last", every(verdicts), "; ".join(told))
+    return _claim("std-last", every(verdicts), "; ".join(sentences))

@@ -94,7 +94,7 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
     queries = task.queries
     with jax.enable_x64(True):
         features = np.asarray(task.model.features(jnp.asarray(task.x)))
-    found: list[tuple[np.ndarray, ...]] = []
+    attacks: list[tuple[np.ndarray, ...]] = []
     for r in range(runs):
         rng = np.random.default_rng([seed, r])
         sizes = _log_uniform_sizes(rng, len(task.y))
@@ -112,9 +112,9 @@ def threshold(data: str, runs: int, seed: int = 0) -> Arrays:
         with jax.enable_x64(True):
             scores = np.asarray(_scorer(data)(jnp.asarray(total[np.resize(kept - 1, 24)])))
         curves = kept, errors[least][kept - 1], scores[: len(kept)]
-        found.append((sizes, budgets, errors, *curves))
+        attacks.append((sizes, budgets, errors, *curves))
     names = ("sizes", "budgets", "errors", "kept", "limits", "accuracy")
-    return dict(zip(names, map(_padded, zip(*found, strict=True)), strict=True))
+    return dict(zip(names, map(_padded, zip(*attacks, strict=True)), strict=True))
 
 
 def _node_sums(

@@ -22,21 +22,21 @@ def _utility(sets: list[str], scale: Scale) -> Tasks:
 
 
 def _calibration(sets: list[str], scale: Scale) -> Tasks:
-    told = TOLD["calibrated"]
-    shared: Description = told["quick" if scale.quick else "learnt"]
+    setup = TOLD["calibrated"]
+    shared: Description = setup["quick" if scale.quick else "learnt"]
     if scale.repetitions is not None:
         shared = paper.merged(shared, {"run": {"repetitions": scale.repetitions}})
     tasks: Tasks = {}
     for name in sets:
         rows = {"data": {"source": name}}
-        for epsilon in told["sets"].get(name, ()):
+        for epsilon in setup["sets"].get(name, ()):
             budget = {"privacy": {} if epsilon == "none" else {"epsilon": epsilon}}
             own: Description = {"method": "sealed_crc"}
             tasks[f"{name} sealed_crc {epsilon}"] = _errors(shared, rows, budget, own)
             own = {"method": {"name": "private_crc", "lr": 0.2, "clip": 3.0}}
             short = {"run": {"rounds": 32}}
             tasks[f"{name} private_crc {epsilon}"] = _errors(shared, rows, budget, own, short)
-        if name in told["sets"]:
+        if name in setup["sets"]:
             own, short = {"method": {"name": "rc", "lr": 0.2}}, {"run": {"rounds": 64}}
             alone = {k: v for k, v in shared.items() if k != "network"}
             tasks[f"{name} rc none"] = _errors(alone, rows, own, short)

@@ -70,8 +70,8 @@ def pair_secret(secret: bytes, me: str, other: str, public: bytes, roster: bytes
     except ValueError:  # of a wrong length, or one that makes the same secret with everybody
         raise BadSetting(f"the key of '{other}' is none; it cannot take part") from None
     about = joined("peerwise pair", *sorted((me, other)))
-    made: bytes = kdf.HKDF(hashes.SHA256(), BYTES, roster, about).derive(shared)
-    return made
+    derived: bytes = kdf.HKDF(hashes.SHA256(), BYTES, roster, about).derive(shared)
+    return derived
 
 
 def _private(secret: bytes) -> Any:
