@@ -2,7 +2,7 @@
 
 import pytest
 
-from peerwise.papers.crc.items import COUNTS, SETS, TABLES, TOLD
+from peerwise.papers.crc.items import COUNTS, SETS, TABLES, SETTINGS
 
 NAMES = [s.name for s in SETS]
 HALF = 0.005 + 1e-9  # what rounding to two decimals can hide
@@ -142,8 +142,8 @@ def test_table_10_and_table_8_meet():
 
 
 def test_claims():
-    assert set(TOLD["claims"]) == {
+    assert set(SETTINGS["claims"]) == {
         *("train_test_alike", "beats_ml", "nodes_agree", "edges_help", "drift_closed_by_edges"),
         *("more_rows_help", "scales", "fragmentation", "iterations_cut_rounds", "dynamic_helps"),
     }
-    assert all(said["claim"].endswith(").") for said in TOLD["claims"].values())
+    assert all(said["claim"].endswith(").") for said in SETTINGS["claims"].values())

@@ -11,7 +11,7 @@ from rich.console import Console
 from helpers import tasks_of
 from peerwise import metrics
 from peerwise.errors import BadFile
-from peerwise.papers.decdiff.items import PAPER, TOLD, VARIANTS
+from peerwise.papers.decdiff.items import PAPER, SETTINGS, VARIANTS
 from peerwise.papers.items import Scale
 from peerwise.papers.kept import arrays_of, paper_of
 from peerwise.papers.show import item_lines, page, show
@@ -127,7 +127,7 @@ def test_every_item_is_shown_and_drawn(whole):
 
 def test_every_variant_has_a_name_and_a_colour():
     assert all(of["colour"].startswith("#") for of in VARIANTS.values())
-    printed = {variant for table in TOLD["printed"].values() for variant in table}
+    printed = {variant for table in SETTINGS["printed"].values() for variant in table}
     assert {v for v in NAMES if "(ours)" not in NAMES[v]} == printed
 
 
@@ -138,7 +138,7 @@ def test_accuracies_stand_beside_the_papers_with_the_interval_of_the_replicas(wh
     assert row(whole[3], "DecDiff+VT") == [*ours, "0.9530", *between, *ours, "0.8904"]
     assert len(row(whole[3], "ISOL")) == 6  # it aggregates nothing: no number between
     table = whole[3].partition("Table 3")[0]
-    places = [table.index(f"  {NAMES[v]}  ") for v in TOLD["items"]["table-2"]["variants"]]
+    places = [table.index(f"  {NAMES[v]}  ") for v in SETTINGS["items"]["table-2"]["variants"]]
     assert places == sorted(places)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from peerwise.papers.items import told
+from peerwise.papers.items import settings_of
 from peerwise.study.results import Claim, Record
 
 Grade = Literal["held", "not held", "undecided"]
@@ -192,7 +192,7 @@ class Numbers:
 
 def sentences(paper: str) -> Callable[..., Claim]:
     """A function that grades a claim of a paper, whose words are in its `paper.toml`."""
-    return partial(_claim, told(paper)["claims"])
+    return partial(_claim, settings_of(paper)["claims"])
 
 
 def _claim(

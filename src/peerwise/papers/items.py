@@ -217,7 +217,7 @@ class Paper:
         columns: Mapping[str, tuple[Column, ...]] = _NONE, names: Names = _NONE, **more: Any,
     ) -> "Paper":  # fmt: skip
         """A paper as its `paper.toml` has it, with what its items run and read."""
-        whole = told(name)
+        whole = settings_of(name)
         tables = {key: _tuples(Table, of) for key, of in whole.get("tables", {}).items()}
         items = {}
         for key, own in whole["items"].items():
@@ -292,7 +292,7 @@ COLUMNS = Table(("dataset",), ("column",), head="data set", least=0, paper=".2f"
 
 
 @cache
-def told(name: str) -> dict[str, Any]:
+def settings_of(name: str) -> dict[str, Any]:
     """What a paper's `paper.toml` says."""
     folder = resources.files("peerwise.papers") / name.replace("-", "_")
     return tomllib.loads((folder / "paper.toml").read_text("utf-8"))

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from peerwise import metrics
-from peerwise.papers.ba_bfl.items import GRAPHS, TOLD
+from peerwise.papers.ba_bfl.items import GRAPHS, SETTINGS
 from peerwise.papers.figures import bars, points
 from peerwise.papers.items import View
 from peerwise.report.axes import finished, labelled
@@ -37,7 +37,7 @@ TITLES = {
 
 
 def _style(rule: str) -> dict[str, Any]:
-    of = TOLD["variants"][rule]
+    of = SETTINGS["variants"][rule]
     return {"color": of["colour"], "label": of["label"], "lw": 1.2}
 
 
@@ -45,7 +45,7 @@ def toy(view: View) -> Figure:
     """Figure 1: the densities of the two Gaussians and of their barycenters."""
     figure, (axis,) = panels(1, width=10.0, height=4.4, layout="constrained")
     x = np.linspace(-3.5, 5.5, 600)
-    for mean, variance in zip(*TOLD["toy"][:2], strict=True):
+    for mean, variance in zip(*SETTINGS["toy"][:2], strict=True):
         axis.fill_between(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.85", lw=0)
         axis.plot(x, norm.pdf(x, mean, np.sqrt(variance)), color="0.6", lw=1)
     by: dict[str, dict[str, float]] = {}
@@ -67,7 +67,7 @@ def _place(record: Record) -> float:
     """Rules beside each other, so that intervals can be told apart."""
     rule = record.setting["rule"]
     return record.setting["layers"] + (
-        0.04 * (list(TOLD["variants"]).index(rule) - 3) if rule != "fedavg" else 0
+        0.04 * (list(SETTINGS["variants"]).index(rule) - 3) if rule != "fedavg" else 0
     )
 
 

@@ -5,24 +5,24 @@ from typing import Any
 from peerwise.papers import items as paper
 from peerwise.papers.items import Description, Plan, Reading, Scale, Tasks
 
-TOLD = paper.told("ba-bfl")
-SETS, RULES, LAYERS, GRAPHS = TOLD["sets"], TOLD["rules"], TOLD["layers"], TOLD["graphs"]
+SETTINGS = paper.settings_of("ba-bfl")
+SETS, RULES, LAYERS, GRAPHS = SETTINGS["sets"], SETTINGS["rules"], SETTINGS["layers"], SETTINGS["graphs"]
 _OWN = "peerwise.papers.ba_bfl.runs:"
 MEASURED: list[Any] = ["calibration", f"{_OWN}fine_calibration", f"{_OWN}own_rows"]
 
 
 def _dealt(name: str) -> Description:
-    return paper.merged(TOLD["dealt"], {"data": {"source": name}})
+    return paper.merged(SETTINGS["dealt"], {"data": {"source": name}})
 
 
 def _described(name: str, rule: str, layers: int, scale: Scale, *more: Description) -> Description:
-    outside = TOLD["outside"].get(name)
+    outside = SETTINGS["outside"].get(name)
     strange = [{"name": f"{_OWN}entropies", "outside": outside}] if outside else []
-    net = {"init": "pytorch", "bayesian_layers": layers, "moved": name in TOLD["moved"]}
+    net = {"init": "pytorch", "bayesian_layers": layers, "moved": name in SETTINGS["moved"]}
     barycenter = {"name": "barycenter", "divergence": rule}
     own = {"method": {"rule": barycenter}, "run": {"metrics": [*MEASURED, *strange]}}
-    size = TOLD["quick"] if scale.quick else TOLD["full"]
-    return paper.merged(_dealt(name), TOLD["usual"], own, size, {"net": net}, *more)
+    size = SETTINGS["quick"] if scale.quick else SETTINGS["full"]
+    return paper.merged(_dealt(name), SETTINGS["usual"], own, size, {"net": net}, *more)
 
 
 def _learn(name: str, rule: str, layers: int, scale: Scale, *more: Description) -> Any:
@@ -35,7 +35,7 @@ def _some(sets: list[str], scale: Scale) -> list[str]:
 
 
 def _rules(scale: Scale) -> list[str]:
-    rules: list[str] = TOLD["quick_rules"] if scale.quick else RULES
+    rules: list[str] = SETTINGS["quick_rules"] if scale.quick else RULES
     return rules
 
 
@@ -56,10 +56,10 @@ def _by_layers(sets: list[str], scale: Scale, rules: list[str], *more: Descripti
 
 def _tasks_pace(sets: list[str], scale: Scale) -> Tasks:
     """Figure 4: rounds of FedAvg and of one rule by layers, timed with nothing beside them."""
-    rule = TOLD["timed_rule"]
+    rule = SETTINGS["timed_rule"]
     return {
         f"{name} {n} {rule if n else 'fedavg'}": paper.described(
-            f"{_OWN}pace", _described(name, rule, n, scale, TOLD["paced"])
+            f"{_OWN}pace", _described(name, rule, n, scale, SETTINGS["paced"])
         )
         for name in _some(sets, scale)
         for n in (0, *LAYERS)
@@ -80,24 +80,24 @@ def _tasks_init(sets: list[str], scale: Scale) -> Tasks:
 
 def _tasks_longer(sets: list[str], scale: Scale) -> Tasks:
     """As many rounds as the paper has, with a fifth of its epochs, for two of the rules."""
-    rules = TOLD["longer_rules"][: 1 if scale.quick else 2]
-    return _by_layers(sets, scale, rules, TOLD["longer"]["quick" if scale.quick else "full"])
+    rules = SETTINGS["longer_rules"][: 1 if scale.quick else 2]
+    return _by_layers(sets, scale, rules, SETTINGS["longer"]["quick" if scale.quick else "full"])
 
 
 def _tasks_whole(sets: list[str], scale: Scale) -> Tasks:
     """FedAvg and two rules with one and with three Bayesian layers, trained as in the paper."""
-    tasks, size = {}, {} if scale.quick else TOLD["whole"]
+    tasks, size = {}, {} if scale.quick else SETTINGS["whole"]
     for name in _some(sets, scale):
         tasks[f"{name} 0 fedavg"] = _learn(name, "rkl", 0, scale, size)
         for n in (LAYERS[0], LAYERS[-1]):
-            for rule in TOLD["longer_rules"]:
+            for rule in SETTINGS["longer_rules"]:
                 tasks[f"{name} {n} {rule}"] = _learn(name, rule, n, scale, size)
     return tasks
 
 
 def _tasks_prior(sets: list[str], scale: Scale) -> Tasks:
     """What the prior is and how much it counts, at a size for CPUs; FedAvg beside."""
-    setup, name = TOLD["prior"], "fashion_mnist"
+    setup, name = SETTINGS["prior"], "fashion_mnist"
     if name not in sets:
         return {}
     few = Scale(True, scale.repetitions)  # as large at either scale, but for what follows
@@ -118,7 +118,7 @@ def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
     for graph, q in [*places, (lossy, 0.3)] if name in sets else []:
         channel: dict[str, Any] = {} if q == 1 else {"channel": "erasure", "q": q}
         network = {"network": {**GRAPHS[graph], **channel}, "run": {"repetitions": 1}}
-        for variant, of in TOLD["variants"].items():
+        for variant, of in SETTINGS["variants"].items():
             if "rule" in of:
                 task = _learn(name, of["rule"], of["layers"], scale, network)
                 tasks[f"{name} {graph} {q}|{variant}"] = task
@@ -127,7 +127,7 @@ def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
 
 def printed(item: str, fields: dict[str, Any]) -> float | None:
     """What figure 1 says; the text at hand lacks the numbers of table 1."""
-    return TOLD["printed"].get(item, {}).get(fields.get("rule"), {}).get(fields["metric"])
+    return SETTINGS["printed"].get(item, {}).get(fields.get("rule"), {}).get(fields["metric"])
 
 
 READS = {
@@ -138,7 +138,7 @@ READS = {
 }
 RUNS: dict[str, Plan] = {
     **dict.fromkeys(("table-1", "figure-3", "figure-5"), _tasks),
-    "figure-2": paper.deal_tasks(_dealt, TOLD["quick"]["split"]),
+    "figure-2": paper.deal_tasks(_dealt, SETTINGS["quick"]["split"]),
     "figure-4": _tasks_pace,
     "init": _tasks_init,
     "longer": _tasks_longer,
@@ -146,7 +146,7 @@ RUNS: dict[str, Plan] = {
     "prior": _tasks_prior,
     "graph": _tasks_graph,
 }
-_LABELS = {rule: of["label"] for rule, of in TOLD["variants"].items()}
+_LABELS = {rule: of["label"] for rule, of in SETTINGS["variants"].items()}
 _STARTS = {f"{rule} paper init": f"{_LABELS[rule]}, the paper's start" for rule in RULES}
 datasets = paper.at_hand(SETS)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from peerwise import metrics
 from peerwise.combine.barycenter import barycenter_of
-from peerwise.papers.ba_bfl.items import TOLD
+from peerwise.papers.ba_bfl.items import SETTINGS
 from peerwise.papers.items import Arrays, Number, View
 
 DIVERGENCES = ("rkl", "w2", "kl", "eaa", "gaa", "gaa_normalised", "aalv")  # of figure 1
@@ -19,7 +19,7 @@ def toy(view: View) -> Iterator[Number]:
     """Figure 1: the barycenters of N(0, 1) and N(2, 1/4)."""
     for rule in DIVERGENCES:
         for which, value in zip(
-            ("mean", "variance"), barycenter_of(rule, *TOLD["toy"]), strict=True
+            ("mean", "variance"), barycenter_of(rule, *SETTINGS["toy"]), strict=True
         ):
             yield Number("toy", which, value, {"rule": rule})
 
@@ -45,6 +45,6 @@ def runs(view: View) -> Iterator[Number]:
         measures, shown = _measures(arrays), {}
         if "accuracy" not in arrays:  # one replica, timed several times
             shown = {"value": float(arrays["seconds_a_round"]), "std": None, "reps": 1}
-        for metric in TOLD["items"][view.name].get("shown", _QUALITY):
+        for metric in SETTINGS["items"][view.name].get("shown", _QUALITY):
             if metric in measures:
                 yield Number(fields["dataset"], metric, measures[metric], setting, shown)

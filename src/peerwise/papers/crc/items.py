@@ -10,7 +10,7 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Column, Dataset, Description, Scale
 from peerwise.study.jobs import Task
 
-TOLD = paper.told("crc")
+SETTINGS = paper.settings_of("crc")
 Table = dict[str, dict[str, float | None]]  # data set -> column -> value
 
 
@@ -38,14 +38,14 @@ def _tables(data: dict[str, Any]) -> dict[str, Table]:
     return read
 
 
-SETS = tuple(PaperSet(*row) for row in TOLD["sets"])
-TABLES = {name: table for told in TOLD["printed"] for name, table in _tables(told).items()}
+SETS = tuple(PaperSet(*row) for row in SETTINGS["sets"])
+TABLES = {name: table for told in SETTINGS["printed"] for name, table in _tables(told).items()}
 COUNTS: dict[str, dict[str, tuple[int, int]]] = {
     table: {column: tuple(pair) for column, pair in of.items()}
-    for table, of in TOLD["counts"].items()
+    for table, of in SETTINGS["counts"].items()
 }
 DESCRIBED = PaperSet._fields[3:]  # what Table I counts
-_CATEGORY = TOLD["category"]
+_CATEGORY = SETTINGS["category"]
 _AGAIN = f"-{_CATEGORY}"  # after the name of a set that is typed again
 
 
@@ -151,14 +151,14 @@ COLUMNS = {
 def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
     """The rows of the tables: the paper's 16 sets, which of them are here, and ours beside."""
     here = {entry["name"] for entry in paper.available() if entry["source"] == "folder"}
-    rows, notes = [], TOLD["notes"]
+    rows, notes = [], SETTINGS["notes"]
     for s in SETS:
         note = notes["features"] if s.data.endswith("_features") else notes.get(s.name, "")
         rows.append(Dataset(s.name, s.data, note=note, present=s.data in here))
         if s.name == "smartgrid":
             fair = rows[-1]._replace(name="smartgrid-12", note=notes["smartgrid-12"])
             rows.append(fair._replace(drop=("stab",), variant=True))
-        if s.name in TOLD["typed_again"]:
+        if s.name in SETTINGS["typed_again"]:
             again = rows[-1]._replace(name=s.name + _AGAIN, note=notes["typed_again"])
             rows.append(again._replace(distinct=_CATEGORY, variant=True))
     if chosen is not None:
@@ -166,7 +166,7 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
         wanted = paper.named("data set of the paper", chosen, names | {r.data for r in rows})
         files = set(wanted) - names  # a file's own name means all that is made of it
         return [r for r in rows if r.name in wanted or r.data in files]
-    return [r for r in rows if r.name in TOLD["quick_sets"]] if quick else rows
+    return [r for r in rows if r.name in SETTINGS["quick_sets"]] if quick else rows
 
 
 def _data(dataset: Dataset, name: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def base(dataset: Dataset, scale: Scale) -> Description:
     """The paper's default setting on a data set."""
     source = {"data": _data(dataset, "source")}
     often = {"run": {"repetitions": scale.repetitions}} if scale.repetitions else {}
-    return paper.merged(source, TOLD["quick"] if scale.quick else {}, often)
+    return paper.merged(source, SETTINGS["quick"] if scale.quick else {}, often)
 
 
 def printed(item: str, fields: dict[str, Any]) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from peerwise.papers import claims as grade
 from peerwise.papers.claims import Estimate, Numbers, every, less, listed
-from peerwise.papers.cvar_cta.items import PANELS, TOLD
+from peerwise.papers.cvar_cta.items import PANELS, SETTINGS
 from peerwise.study.results import Claim
 
 FAILED = 0.5  # an accuracy below counts as not having solved the problem
@@ -38,7 +38,7 @@ def claims(number: Numbers) -> list[Claim]:
 
 
 def _place(item: str) -> dict[str, Any]:
-    title = TOLD["items"][item]["title"].rpartition(" of ")[0]
+    title = SETTINGS["items"][item]["title"].rpartition(" of ")[0]
     return {"item": item, "panel": item[-2:], "place": f"{item[-2:]}, {title}"}
 
 

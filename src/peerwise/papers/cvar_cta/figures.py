@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from peerwise.papers.cvar_cta.items import ALPHA, TOLD
+from peerwise.papers.cvar_cta.items import ALPHA, SETTINGS
 from peerwise.papers.cvar_cta.report import stage_of
 from peerwise.papers.figures import Line, Panel, curves, points
 from peerwise.papers.items import View
@@ -25,7 +25,7 @@ _PLACE = ("dataset", "graph", "q")
 def _style(variant: str) -> dict[str, Any]:
     """A method has one colour; controls and what is ours are broken lines, each in its way."""
     method = variant.split()[0].removesuffix("/a")
-    name = TOLD["variants"][variant]["label"]
+    name = SETTINGS["variants"][variant]["label"]
     broken = "-." if "/a" in variant else "--" if "control" in name else "-"
     broken = ":" if "(ours)" in name else broken
     line: Any = HARD if variant.endswith(" hard") else broken

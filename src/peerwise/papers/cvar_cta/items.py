@@ -6,9 +6,9 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Description, Plan, Reading, Scale, Tasks
 from peerwise.study.jobs import Task
 
-TOLD = paper.told("cvar-cta")
-ALPHA, STEP, SMALL, SWEEP = TOLD["alpha"], TOLD["step"], TOLD["small"], tuple(TOLD["sweep"])
-VARIANTS = {v: of["method"] for v, of in TOLD["variants"].items() if "method" in of}
+SETTINGS = paper.settings_of("cvar-cta")
+ALPHA, STEP, SMALL, SWEEP = SETTINGS["alpha"], SETTINGS["step"], SETTINGS["small"], tuple(SETTINGS["sweep"])
+VARIANTS = {v: of["method"] for v, of in SETTINGS["variants"].items() if "method" in of}
 QUICK_STEPS = 10  # times as long
 LOSSES = tuple(round(0.1 * k, 1) for k in range(10))  # of our figure
 SPARED = {False: 2_700, True: 220}  # rows of a node where the others have all but one class
@@ -24,7 +24,7 @@ class Panel(NamedTuple):
 
 
 # The panels of figure 2 by item.
-PANELS = {item: Panel(**of["panel"]) for item, of in TOLD["items"].items() if "panel" in of}
+PANELS = {item: Panel(**of["panel"]) for item, of in SETTINGS["items"].items() if "panel" in of}
 
 
 def method_of(variant: str) -> Description:
@@ -60,7 +60,7 @@ def _learn(
     method = {**method_of(variant), **({} if lr is None else {"lr": lr})}
     if scale.quick and lr is None:
         method["lr"] *= QUICK_STEPS
-    size = TOLD["quick"] if scale.quick else TOLD["full"][panel.data]
+    size = SETTINGS["quick"] if scale.quick else SETTINGS["full"][panel.data]
     often = scale.repetitions or paper.merged(size, *more)["run"]["repetitions"]
     place = {
         "data": {"source": panel.data},
@@ -68,7 +68,7 @@ def _learn(
         "network": {**_graph(panel.graph, panel.nodes), "q": q},
     }
     last = {"method": method, "run": {"repetitions": often}}
-    return _work("learn", TOLD["usual"], place, size, *more, last)
+    return _work("learn", SETTINGS["usual"], place, size, *more, last)
 
 
 def _among(variants: list[str], items: tuple[str, ...], arrival: list[float]) -> Plan:
@@ -88,11 +88,11 @@ def _among(variants: list[str], items: tuple[str, ...], arrival: list[float]) ->
 
 def _tasks_rare(sets: list[str], scale: Scale) -> Tasks:
     """Node 0 holds the digit 0 alone and is heard with probability .05; all others always."""
-    tasks, setup = {}, TOLD["rare"]
+    tasks, setup = {}, SETTINGS["rare"]
     rounds = 200 if scale.quick else 300
     run = {"rounds": rounds, "record": rounds // 10, "repetitions": scale.times(3, 2)}
     held = paper.merged(setup["held"], {"split": {"rows": SPARED[scale.quick]}, "run": run})
-    few = {"split": TOLD["quick"]["split"]} if scale.quick else {}
+    few = {"split": SETTINGS["quick"]["split"]} if scale.quick else {}
     for graph in ("ring", "erdos_renyi") if "mnist" in sets else ():
         panel = Panel("mnist", graph, 20)
         for variant in setup["variants"]:
@@ -126,7 +126,7 @@ def _tasks_loss(sets: list[str], scale: Scale) -> Tasks:
                 )
             if "mnist" in sets:
                 panel, name = Panel("mnist", graph, 50), f"mnist {graph} {lost}|decdiff+vt"
-                tasks[name] = _learn(panel, q, "decdiff+vt", scale, TOLD["loss"][size], lr=0.05)
+                tasks[name] = _learn(panel, q, "decdiff+vt", scale, SETTINGS["loss"][size], lr=0.05)
     return tasks
 
 
@@ -152,10 +152,10 @@ RUNS = {
     for item, p in PANELS.items()
 }
 RUNS |= {"alpha": _among(_SWEPT, ("figure-2a", "figure-2b"), [0.3])}
-RUNS |= {"order": _among(TOLD["items"]["order"]["variants"], ("figure-2b",), [1.0, 0.3])}
+RUNS |= {"order": _among(SETTINGS["items"]["order"]["variants"], ("figure-2b",), [1.0, 0.3])}
 RUNS |= {"rare": _tasks_rare, "loss": _tasks_loss}
 
-datasets = paper.at_hand(TOLD["sets"])
+datasets = paper.at_hand(SETTINGS["sets"])
 
 # What `peerwise reproduce cvar-cta/...` runs.
 PAPER = paper.Paper.of("cvar-cta", datasets, runs=RUNS, reads=READS)

@@ -5,7 +5,7 @@ from typing import Any
 
 from peerwise.papers import claims as grade
 from peerwise.papers.claims import Estimate, Numbers, every, less, listed
-from peerwise.papers.decdiff.items import SETS, SHARES, TOLD, printed
+from peerwise.papers.decdiff.items import SETS, SHARES, SETTINGS, printed
 from peerwise.study.results import Claim
 
 RIVALS = ("dechetero", "cfa", "cfa-ge")
@@ -30,7 +30,7 @@ def _theirs(item: str, name: str, variants: Any) -> str:
 
 
 def _ordering(number: Numbers, name: str) -> Claim:
-    table = TOLD["printed"]["table-2"]
+    table = SETTINGS["printed"]["table-2"]
     order = sorted(table, key=lambda v: -table[v][SETS.index(name)])
     values = _final(number, "table-2", name, *order)
     ours = listed(dict(sorted(values.items(), key=lambda pair: -pair[1].mean)), ".4f")

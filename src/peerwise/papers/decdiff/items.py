@@ -7,12 +7,12 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Description, Plan, Reading, Scale, Tasks
 from peerwise.study.jobs import Task
 
-TOLD = paper.told("decdiff")
-SETS, SHARES, VARIANTS = TOLD["sets"], TOLD["shares"], TOLD["variants"]
+SETTINGS = paper.settings_of("decdiff")
+SETS, SHARES, VARIANTS = SETTINGS["sets"], SETTINGS["shares"], SETTINGS["variants"]
 
 
 def _dealt(name: str) -> Description:
-    return paper.merged(TOLD["dealt"], {"data": {"source": name}})
+    return paper.merged(SETTINGS["dealt"], {"data": {"source": name}})
 
 
 def _learn(variant: str, scale: Scale, *parts: Description, **more: Any) -> Task:
@@ -28,57 +28,57 @@ def _learn(variant: str, scale: Scale, *parts: Description, **more: Any) -> Task
 
 def _tasks(item: str) -> Plan:
     def task(name: str, variant: str, scale: Scale) -> Task:
-        full = dict(TOLD["full"][name])
+        full = dict(SETTINGS["full"][name])
         central, exchanged = full.pop("central"), full.pop("exchanged")
-        size = TOLD["quick"] if scale.quick else full
+        size = SETTINGS["quick"] if scale.quick else full
         rounds = min(size["run"]["rounds"], central)
         own: dict[str, Description] = {
             "centralised": {"run": {"rounds": rounds, "record": max(1, rounds // 10)}},
             "cfa-ge": {"method": {"rows": exchanged}},
         }
-        return _learn(variant, scale, _dealt(name), TOLD["usual"], size, own.get(variant, {}))
+        return _learn(variant, scale, _dealt(name), SETTINGS["usual"], size, own.get(variant, {}))
 
-    variants = TOLD["items"][item]["variants"]
+    variants = SETTINGS["items"][item]["variants"]
     return lambda sets, scale: {f"{s} {v}": task(s, v, scale) for s in sets for v in variants}
 
 
 def _tasks_drop(sets: list[str], scale: Scale) -> Tasks:
-    few = TOLD["drop_quick"] if scale.quick else {}
+    few = SETTINGS["drop_quick"] if scale.quick else {}
     return {
-        f"{name} {v}": _learn(v, scale, {**_dealt(name), **TOLD["hubs"]}, TOLD["usual"],
-                              TOLD["drop"], few, begun=True)
+        f"{name} {v}": _learn(v, scale, {**_dealt(name), **SETTINGS["hubs"]}, SETTINGS["usual"],
+                              SETTINGS["drop"], few, begun=True)
         for name in [s for s in ("mnist", "fashion_mnist") if s in sets][:1]
-        for v in TOLD["items"]["figure-1"]["variants"]
+        for v in SETTINGS["items"]["figure-1"]["variants"]
     }  # fmt: skip
 
 
 def _tasks_allocation(sets: list[str], scale: Scale) -> Tasks:
     """Nodes that learn alone, by how few images of a class a node has and where the law is cut."""
     tasks = {}
-    for name in (s for s in sets if s in TOLD["allocated"]):
-        full = {k: v for k, v in TOLD["full"][name].items() if k not in ("central", "exchanged")}
-        size = TOLD["quick"] if scale.quick else paper.merged(full, TOLD["allocated"][name])
-        for least, largest in TOLD["allocations"][: 2 if scale.quick else None]:
+    for name in (s for s in sets if s in SETTINGS["allocated"]):
+        full = {k: v for k, v in SETTINGS["full"][name].items() if k not in ("central", "exchanged")}
+        size = SETTINGS["quick"] if scale.quick else paper.merged(full, SETTINGS["allocated"][name])
+        for least, largest in SETTINGS["allocations"][: 2 if scale.quick else None]:
             law = {"name": "zipf", "least": least, "largest": largest}
-            parts = _dealt(name), TOLD["usual"], size, {"split": {"partition": law}}
+            parts = _dealt(name), SETTINGS["usual"], size, {"split": {"partition": law}}
             tasks[f"{name} {least} {largest}"] = _learn("isolation", scale, *parts)
     return tasks
 
 
 def _tasks_step(sets: list[str], scale: Scale) -> Tasks:
     """Steps of CFA-GE at a size for CPUs, beside what it is compared with."""
-    often = {} if scale.quick else TOLD["stepped"]
-    exchanged = {"method": {"rows": TOLD["full"]["mnist"]["exchanged"]}}
-    parts = _dealt("mnist"), TOLD["usual"], TOLD["quick"], often
+    often = {} if scale.quick else SETTINGS["stepped"]
+    exchanged = {"method": {"rows": SETTINGS["full"]["mnist"]["exchanged"]}}
+    parts = _dealt("mnist"), SETTINGS["usual"], SETTINGS["quick"], often
     return {
         f"mnist {v}": _learn(v, scale, *parts, exchanged if v.startswith("cfa-ge") else {})
-        for v in TOLD["items"]["cfa-ge-step"]["variants"]
+        for v in SETTINGS["items"]["cfa-ge-step"]["variants"]
         if "mnist" in sets
     }
 
 
 def _tasks_graph(sets: list[str], scale: Scale) -> Tasks:
-    whole = paper.merged(TOLD["dealt"], TOLD["quick"] if scale.quick else {})
+    whole = paper.merged(SETTINGS["dealt"], SETTINGS["quick"] if scale.quick else {})
     # the graph is the same whatever the rows: two of the bundled digits for each node
     size = {"nodes": whole["split"]["nodes"], "rows": 2}
     return {"graph": paper.described("graph", {"split": size, "network": whole["network"]})}
@@ -131,8 +131,8 @@ READS = {
 def printed(item: str, fields: dict[str, Any]) -> float | None:
     """What the paper prints of a number."""
     if item == "allocation" and fields["metric"] == "accuracy":
-        return float(TOLD["printed"]["table-2"]["isolation"][SETS.index(fields["dataset"])])
-    row = TOLD["printed"].get(item, {}).get(fields.get("variant"))
+        return float(SETTINGS["printed"]["table-2"]["isolation"][SETS.index(fields["dataset"])])
+    row = SETTINGS["printed"].get(item, {}).get(fields.get("variant"))
     if row is None or fields["metric"] not in ("accuracy", "rounds"):
         return None
     value = row[SETS.index(fields["dataset"])]
@@ -142,11 +142,11 @@ def printed(item: str, fields: dict[str, Any]) -> float | None:
 
 datasets = paper.at_hand(SETS)
 RUNS: dict[str, Plan] = {
-    item: _tasks(item) for item, of in TOLD["items"].items() if "variants" in of
+    item: _tasks(item) for item, of in SETTINGS["items"].items() if "variants" in of
 }
 RUNS |= {"figure-1": _tasks_drop, "figure-3": _tasks_graph, "allocation": _tasks_allocation}
 RUNS["cfa-ge-step"] = _tasks_step
-RUNS["figure-4"] = paper.deal_tasks(_dealt, TOLD["quick"]["split"])
+RUNS["figure-4"] = paper.deal_tasks(_dealt, SETTINGS["quick"]["split"])
 
 # What `peerwise reproduce decdiff/...` runs.
 PAPER = paper.Paper.of("decdiff", datasets, runs=RUNS, reads=READS, printed=printed)

@@ -8,8 +8,8 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Description, Reading, Scale, Tasks
 from peerwise.study.jobs import Task
 
-TOLD = paper.told("gossip-nb")
-SETS, NODES, ROWS = TOLD["sets"], TOLD["nodes"], TOLD["rows"]
+SETTINGS = paper.settings_of("gossip-nb")
+SETS, NODES, ROWS = SETTINGS["sets"], SETTINGS["nodes"], SETTINGS["rows"]
 EPSILONS = [float(e) for e in 10.0 ** np.arange(-2, 1.25, 0.5)]  # privacy budgets: half decades
 TRIALS, QUICK_TRIALS = 1000, 50
 GOSSIPED = [float(10**0.5), float(10**2.5)]  # budgets of figures 6 and 7
@@ -36,7 +36,7 @@ def _tasks_3(sets: list[str], scale: Scale) -> Tasks:
     return {
         name: _work("sensitivity", data=name, nodes=[10, 100], trials=many)
         for name in sets
-        if name in TOLD["numeric"]
+        if name in SETTINGS["numeric"]
     }
 
 
@@ -96,7 +96,7 @@ def _tasks_clamping(sets: list[str], scale: Scale) -> Tasks:
 
 def _learn(name: str, method: str, epsilon: float | None, *more: Description) -> Task:
     own = {"data": {"source": name}, "method": {"name": method}, "privacy": {"epsilon": epsilon}}
-    return _work("errors", description=paper.merged(TOLD["learnt"], own, *more))
+    return _work("errors", description=paper.merged(SETTINGS["learnt"], own, *more))
 
 
 def _tasks_skew(sets: list[str], scale: Scale) -> Tasks:
@@ -107,7 +107,7 @@ def _tasks_skew(sets: list[str], scale: Scale) -> Tasks:
     }
     tasks = {}
     for name in names[:1] if scale.quick else names:
-        for skew in TOLD["skews"]:
+        for skew in SETTINGS["skews"]:
             dealt = {"data": {"typing": "manifest"}, "split": {"partition": skew, "rows": 100}}
             for method, network in networks.items():
                 for epsilon in (None, 1.0):
@@ -125,7 +125,7 @@ def _tasks_crc(sets: list[str], scale: Scale) -> Tasks:
             tasks[f"{name} federated_nb {epsilon}"] = _learn(name, "federated_nb", epsilon, rows)
             for rounds in (8, 32):
                 long = {"run": {"rounds": rounds}}
-                task = _learn(name, "private_crc", epsilon, rows, TOLD["calibrated"], long)
+                task = _learn(name, "private_crc", epsilon, rows, SETTINGS["calibrated"], long)
                 tasks[f"{name} private_crc-{rounds} {epsilon}"] = task
     return tasks
 

@@ -4,26 +4,26 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Scale, Tasks
 from peerwise.study.jobs import Task
 
-TOLD = paper.told("privacy")
-EPSILONS = [float(e) for e in TOLD["epsilons"]]
+SETTINGS = paper.settings_of("privacy")
+EPSILONS = [float(e) for e in SETTINGS["epsilons"]]
 RUNS = "peerwise.papers.privacy.runs"
 
 
 def _shared(scale: Scale) -> dict[str, object]:
-    draws = scale.times(TOLD["draws"], TOLD["quick_draws"])
-    return {"epsilons": EPSILONS, "draws": draws, "bound": TOLD["bound"],
-            "test_rows": TOLD["test_rows"]}  # fmt: skip
+    draws = scale.times(SETTINGS["draws"], SETTINGS["quick_draws"])
+    return {"epsilons": EPSILONS, "draws": draws, "bound": SETTINGS["bound"],
+            "test_rows": SETTINGS["test_rows"]}  # fmt: skip
 
 
 def _utility(sets: list[str], scale: Scale) -> Tasks:
     tasks: Tasks = {}
     for name in sets:
-        for n in TOLD["nodes"]:
-            if n <= TOLD["rows"][name]:
+        for n in SETTINGS["nodes"]:
+            if n <= SETTINGS["rows"][name]:
                 tasks[f"{name} {n}"] = Task(
                     f"{RUNS}:released", {"data": name, "nodes": n, **_shared(scale)}
                 )
-    for name in sorted(sets, key=lambda name: TOLD["columns"][name]):  # what takes longest last
+    for name in sorted(sets, key=lambda name: SETTINGS["columns"][name]):  # what takes longest last
         tasks[f"{name} diffprivlib"] = Task(f"{RUNS}:theirs", {"data": name, **_shared(scale)})
     return tasks
 
@@ -34,13 +34,13 @@ def _models(sets: list[str], scale: Scale) -> Tasks:
             f"{RUNS}:released", {"data": name, "nodes": n, "model": model, **_shared(scale)}
         )
         for name in sets
-        if name in TOLD["numbers"]["sets"]
-        for model in TOLD["models"]
-        for n in TOLD["numbers"]["nodes"]
+        if name in SETTINGS["numbers"]["sets"]
+        for model in SETTINGS["models"]
+        for n in SETTINGS["numbers"]["nodes"]
     }
 
 
-datasets = paper.at_hand(TOLD["sets"])
+datasets = paper.at_hand(SETTINGS["sets"])
 
 # What `peerwise reproduce privacy/...` runs.
 PAPER = paper.Paper.of("privacy", datasets, runs={"utility": _utility, "models": _models})

@@ -8,8 +8,8 @@ from peerwise.papers import items as paper
 from peerwise.papers.crc.items import SETS, TABLES
 from peerwise.papers.items import Dataset, Description, Scale, Tasks
 
-TOLD = paper.told("relay")
-DEALT, GRAPHS, METHODS = TOLD["dealt"], TOLD["graphs"], TOLD["methods"]
+SETTINGS = paper.settings_of("relay")
+DEALT, GRAPHS, METHODS = SETTINGS["dealt"], SETTINGS["graphs"], SETTINGS["methods"]
 EARLY, LATE = 64, 256  # rounds at which gaps are read
 _RUNS = "peerwise.papers.relay.runs:"
 
@@ -21,7 +21,7 @@ def _rc(item: dict[str, Any], name: str, way: str, scale: Scale) -> Description:
         "split": {"partition": DEALT[way], "nodes": item["nodes"]},
         "run": {"repetitions": often},
     }
-    return paper.merged(TOLD["rc"], place, {"split": {"test_rows": 500}} if scale.quick else {})
+    return paper.merged(SETTINGS["rc"], place, {"split": {"test_rows": 500}} if scale.quick else {})
 
 
 def _sets(item: dict[str, Any], sets: list[str], scale: Scale) -> list[str]:
@@ -31,7 +31,7 @@ def _sets(item: dict[str, Any], sets: list[str], scale: Scale) -> list[str]:
         if item["rows"]
         else {}
     )
-    wanted = set(item.get("sets", sets)) & set(TOLD["quick"]["sets"] if scale.quick else sets)
+    wanted = set(item.get("sets", sets)) & set(SETTINGS["quick"]["sets"] if scale.quick else sets)
     return [s for s in sets if s in wanted and rows.get(s, 0) >= item["rows"]]
 
 
@@ -39,7 +39,7 @@ def _gaps(item: dict[str, Any], sets: list[str], scale: Scale) -> Tasks:
     """Tasks of every set, graph and way of dealing: RC, and each of the methods."""
     planned = {}
     for name in _sets(item, sets, scale):
-        for way in TOLD["quick"]["dealt"] if scale.quick else item["dealt"]:
+        for way in SETTINGS["quick"]["dealt"] if scale.quick else item["dealt"]:
             rc = _rc(item, name, way, scale)
             planned[f"{name}|-|{way}|rc"] = paper.described(f"{_RUNS}learn", rc)
             for graph in item["graphs"][:1] if scale.quick else item["graphs"]:
@@ -53,11 +53,11 @@ def _gaps(item: dict[str, Any], sets: list[str], scale: Scale) -> Tasks:
 
 def _liars(item: dict[str, Any], sets: list[str], scale: Scale) -> Tasks:
     planned = {}
-    clips = [None, *TOLD["clips"]]
+    clips = [None, *SETTINGS["clips"]]
     for name in _sets(item, sets, scale):
         rc = _rc(item, name, "iid", scale)
         planned[f"{name}|-|iid|rc"] = paper.described(f"{_RUNS}learn", rc)
-        for push in (0.0, TOLD["push"]):
+        for push in (0.0, SETTINGS["push"]):
             for clip in clips[:2] if scale.quick else clips:
                 method = {"name": "relay", "clip": clip, "lead": 0.0, "warm": 0.0}
                 task = paper.described(f"{_RUNS}lied_to", rc, {"method": method}, push=push)
@@ -74,7 +74,7 @@ def printed(item: str, fields: dict[str, Any]) -> float | None:
 
 def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[Dataset]:
     """Every set of the data folder that has features, and rows enough."""
-    least = TOLD["least"]
+    least = SETTINGS["least"]
     known = [
         entry["name"]
         for entry in paper.available()
@@ -88,8 +88,8 @@ def datasets(chosen: Iterable[str] | None = None, quick: bool = False) -> list[D
 
 
 RUNS = {
-    name: partial(_liars if name == "liar" else _gaps, {**TOLD["item"], **item})
-    for name, item in TOLD["items"].items()
+    name: partial(_liars if name == "liar" else _gaps, {**SETTINGS["item"], **item})
+    for name, item in SETTINGS["items"].items()
 }
 
 # What `peerwise reproduce relay/...` runs.

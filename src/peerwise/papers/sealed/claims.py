@@ -1,7 +1,7 @@
 """What sealed sums are meant to give, and how that is graded."""
 
 from peerwise.papers.claims import Numbers, every, exact, sentences, tally
-from peerwise.papers.sealed.items import TOLD
+from peerwise.papers.sealed.items import SETTINGS
 from peerwise.study.results import Claim
 
 _claim = sentences("sealed")
@@ -24,7 +24,7 @@ def claims(number: Numbers) -> list[Claim]:
 
 def _calibration(number: Numbers) -> list[Claim]:
     found = []
-    for name, aims in TOLD["aims"].items():
+    for name, aims in SETTINGS["aims"].items():
         for epsilon, aim in aims.items():
             try:
                 one = number(

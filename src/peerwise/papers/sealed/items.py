@@ -4,25 +4,25 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Description, Scale, Tasks
 from peerwise.study.jobs import Task
 
-TOLD = paper.told("sealed")
-EPSILONS = [float(e) for e in TOLD["epsilons"]]
+SETTINGS = paper.settings_of("sealed")
+EPSILONS = [float(e) for e in SETTINGS["epsilons"]]
 RUNS = "peerwise.papers.sealed.runs"
 
 
 def _utility(sets: list[str], scale: Scale) -> Tasks:
-    shared = {k: TOLD[k] for k in ("epsilons", "bound", "test_rows", "honest")}
-    shared["draws"] = scale.times(TOLD["draws"], TOLD["quick_draws"])
+    shared = {k: SETTINGS[k] for k in ("epsilons", "bound", "test_rows", "honest")}
+    shared["draws"] = scale.times(SETTINGS["draws"], SETTINGS["quick_draws"])
     return {
         f"{name} {n}": Task(f"{RUNS}:released", {"data": name, "nodes": n, **shared})
         for name in sets
-        if name in TOLD["rows"]
-        for n in [1, *TOLD["nodes"]]
-        if n <= TOLD["rows"][name]
+        if name in SETTINGS["rows"]
+        for n in [1, *SETTINGS["nodes"]]
+        if n <= SETTINGS["rows"][name]
     }  # fmt: skip
 
 
 def _calibration(sets: list[str], scale: Scale) -> Tasks:
-    setup = TOLD["calibrated"]
+    setup = SETTINGS["calibrated"]
     shared: Description = setup["quick" if scale.quick else "learnt"]
     if scale.repetitions is not None:
         shared = paper.merged(shared, {"run": {"repetitions": scale.repetitions}})
@@ -47,7 +47,7 @@ def _errors(*parts: Description) -> Task:
     return paper.described(f"{RUNS}:errors", *parts)
 
 
-datasets = paper.at_hand(TOLD["sets"])
+datasets = paper.at_hand(SETTINGS["sets"])
 
 # What `peerwise reproduce sealed/...` runs.
 PAPER = paper.Paper.of("sealed", datasets, runs={"utility": _utility, "calibration": _calibration})
