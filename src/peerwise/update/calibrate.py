@@ -56,7 +56,7 @@ def correction(model: Model) -> Callable[[Tree, Shard], tuple[Array, Array, Arra
         y = jnp.clip(shard.y, 0, model.classes - 1)
         right = jnp.take_along_axis(scores, y[:, None], 1) - jnp.log(whole)
         counts = jnp.where(shard.y == y, weight[0], 0)
-        loss = -jnp.where(counts > 0, counts * right[:, 0], 0).sum()
+        loss = -_added(counts, jnp.where(counts > 0, right[:, 0], 0))
         return _sums((target - (shares / whole).T) * weight, phi), loss, theta.guards
 
     return step
@@ -87,6 +87,16 @@ def _sums(change: Array, phi: Array) -> Array:
     # behind a barrier, or a few threads add up all rows while the others wait
     counts = jax.lax.optimization_barrier(change.sum(1, keepdims=True))
     return jnp.concatenate([counts, others], 1)
+
+
+def _added(counts: Array, terms: Array) -> Array:
+    """The sum over rows of terms that count so often."""
+    if jax.default_backend() != "cpu":
+        return (counts * terms).sum()
+    # XLA adds up rows in an order that depends on what else a program does, but for matrices: of
+    # two lines each, or it would make a sum of their product again
+    both = jnp.matmul(jnp.stack([counts] * 2), jnp.stack([terms] * 2, 1), precision="highest")
+    return both[0, 0]
 
 
 def soft_error(model: Model, s: Tree, shard: Shard) -> Array:

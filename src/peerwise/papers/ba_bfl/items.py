@@ -6,7 +6,12 @@ from peerwise.papers import items as paper
 from peerwise.papers.items import Description, Plan, Reading, Scale, Tasks
 
 SETTINGS = paper.settings_of("ba-bfl")
-SETS, RULES, LAYERS, GRAPHS = SETTINGS["sets"], SETTINGS["rules"], SETTINGS["layers"], SETTINGS["graphs"]
+SETS, RULES, LAYERS, GRAPHS = (
+    SETTINGS["sets"],
+    SETTINGS["rules"],
+    SETTINGS["layers"],
+    SETTINGS["graphs"],
+)
 _OWN = "peerwise.papers.ba_bfl.runs:"
 MEASURED: list[Any] = ["calibration", f"{_OWN}fine_calibration", f"{_OWN}own_rows"]
 

@@ -7,7 +7,12 @@ from peerwise.papers.items import Description, Plan, Reading, Scale, Tasks
 from peerwise.study.jobs import Task
 
 SETTINGS = paper.settings_of("cvar-cta")
-ALPHA, STEP, SMALL, SWEEP = SETTINGS["alpha"], SETTINGS["step"], SETTINGS["small"], tuple(SETTINGS["sweep"])
+ALPHA, STEP, SMALL, SWEEP = (
+    SETTINGS["alpha"],
+    SETTINGS["step"],
+    SETTINGS["small"],
+    tuple(SETTINGS["sweep"]),
+)
 VARIANTS = {v: of["method"] for v, of in SETTINGS["variants"].items() if "method" in of}
 QUICK_STEPS = 10  # times as long
 LOSSES = tuple(round(0.1 * k, 1) for k in range(10))  # of our figure

@@ -56,7 +56,9 @@ def _tasks_allocation(sets: list[str], scale: Scale) -> Tasks:
     """Nodes that learn alone, by how few images of a class a node has and where the law is cut."""
     tasks = {}
     for name in (s for s in sets if s in SETTINGS["allocated"]):
-        full = {k: v for k, v in SETTINGS["full"][name].items() if k not in ("central", "exchanged")}
+        full = {
+            k: v for k, v in SETTINGS["full"][name].items() if k not in ("central", "exchanged")
+        }
         size = SETTINGS["quick"] if scale.quick else paper.merged(full, SETTINGS["allocated"][name])
         for least, largest in SETTINGS["allocations"][: 2 if scale.quick else None]:
             law = {"name": "zipf", "least": least, "largest": largest}
