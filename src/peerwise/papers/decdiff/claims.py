@@ -5,7 +5,7 @@ from typing import Any
 
 from peerwise.papers import claims as grade
 from peerwise.papers.claims import Estimate, Numbers, every, less, listed
-from peerwise.papers.decdiff.items import SETS, SHARES, SETTINGS, printed
+from peerwise.papers.decdiff.items import SETS, SETTINGS, SHARES, printed
 from peerwise.study.results import Claim
 
 RIVALS = ("dechetero", "cfa", "cfa-ge")
