@@ -63,7 +63,7 @@ def start_processes(
     """
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     about = f"peerwise {peerwise.__version__}, jax {jax.__version__}"
-    told: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if coordinator != DETECT:
         address = _check(coordinator, processes, process)
         if process:
@@ -71,11 +71,11 @@ def start_processes(
             wait_for(address, wait)  # JAX's own service, where process 0 was before
         else:
             meet_all(address, int(processes or 1), about, wait)
-        told = {
+        settings = {
             "coordinator_address": coordinator, "num_processes": processes, "process_id": process
         }  # fmt: skip
     try:
-        jax.distributed.initialize(**told, initialization_timeout=wait)
+        jax.distributed.initialize(**settings, initialization_timeout=wait)
     except (RuntimeError, ValueError) as error:
         raise BadSetting(_why(error, coordinator)) from None
     for i, word in enumerate(said_by_all(about)):

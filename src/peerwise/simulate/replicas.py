@@ -102,8 +102,8 @@ def in_turn(
         if checkpoint is not None:
             file = Path(checkpoint)
             file = file.with_name(f"{file.name}.replica-{r}")
-        told = partial(_told, progress, r, replicas) if progress is not None else None
-        runs.append(go(**one, resume=before, checkpoint=file, progress=told))
+        report = partial(_told, progress, r, replicas) if progress is not None else None
+        runs.append(go(**one, resume=before, checkpoint=file, progress=report))
 
     def stacked(*trees: Any) -> Any:
         return jax.tree.map(lambda *a: np.stack(a), *trees)

@@ -177,8 +177,8 @@ class ManyDevices:
 
     def advance(self, carry: Carry, start: int, stop: int) -> Carry:
         """The carry after rounds start .. stop-1, by parts."""
-        mine = carry, self._mine
-        return self._settled(_advance(self._plan, self._mesh, mine, start, stop, *self._rest))
+        sharded = carry, self._mine
+        return self._settled(_advance(self._plan, self._mesh, sharded, start, stop, *self._rest))
 
     def compiled(self) -> Any:
         """The program of the rounds, for those who want to read it."""
@@ -187,9 +187,9 @@ class ManyDevices:
         given = (start, self._mine), 0, 1, *self._rest
         return _advance.lower(self._plan, self._mesh, *given).compile()
 
-    def _settled(self, made: Any) -> Carry:
+    def _settled(self, advanced: Any) -> Carry:
         # programs that wait for each other must not queue: threads of a CPU are few
-        carry, broke = jax.block_until_ready(made)
+        carry, broke = jax.block_until_ready(advanced)
         self._broke = None if broke is None else np.asarray(broke)
         return carry
 
@@ -384,10 +384,10 @@ def look_over(
             for look, by in zip(each, axes, strict=True)
         )
         on_cpu = mesh.devices[0].platform == "cpu"
-        made = _seen(
+        measured = _seen(
             method, mesh, block if on_cpu else None, jax.tree.map(part, (state, own)), looks
         )
-        for name, a in jax.tree.map(_fetched, made).items():
+        for name, a in jax.tree.map(_fetched, measured).items():
             seen[name] = a.reshape(-1, *a.shape[2:])[:n]
     if whole is not None:
         seen |= jax.tree.map(np.asarray, jax.jit(whole, static_argnums=0)(method, state))
@@ -403,5 +403,5 @@ def _fetched(array: Array) -> np.ndarray:
 
 def _on(device: Any, array: Array) -> np.ndarray:
     """What a device holds of an array [parts, ...], one of its parts."""
-    (mine,) = (s.data for s in array.addressable_shards if s.device == device)
-    return np.asarray(mine)[0]
+    (local,) = (s.data for s in array.addressable_shards if s.device == device)
+    return np.asarray(local)[0]

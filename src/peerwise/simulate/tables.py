@@ -45,7 +45,7 @@ def tables_of(topology: Topology, cut: Division, replies: str | None = None) -> 
     links = [np.asarray(a) for a in topology.links]
     graphs, parts, p = links[0].shape[0], cut.parts, cut.numbers.shape[1]
     if topology.server:  # everybody hears everybody: each part has all links
-        mine = [np.broadcast_to(a, (parts, *a.shape)) for a in links]
+        by_part = [np.broadcast_to(a, (parts, *a.shape)) for a in links]
         table: Any = tuple((_each(n, parts), _each(t, parts)) for n, t in topology.table)
         route = Route((), (), parts, True)
         part = _each(cut.order[np.minimum(links[0], cut.n - 1)], parts)
@@ -54,7 +54,7 @@ def tables_of(topology: Topology, cut: Division, replies: str | None = None) -> 
         hearer, numbers, mail = part, _each(np.arange(links[0].shape[1]), parts), None
     else:
         (graph, link), local, e = _shared_out(topology, cut)
-        mine = _own_links(links, cut, (graph, link), local, e)
+        by_part = _own_links(links, cut, (graph, link), local, e)
         table = _own_slots(topology, cut, local)
         src, dst = (a[graph, link] for a in links[:2])
         wanted = _Wanted(graph, cut.part[dst], src)
@@ -77,7 +77,7 @@ def tables_of(topology: Topology, cut: Division, replies: str | None = None) -> 
     here = Part(cut.numbers, part, hearer, route, order, letters, mail, graphs == 1)
     every = _each(topology.every, parts)
     cut_links = replace(
-        topology, links=Links(*mine), table=table, every=every, before=before, back=None
+        topology, links=Links(*by_part), table=table, every=every, before=before, back=None
     )
     # with the axis of parts the last of a route's tables are its rows
     rows = (parts - 1) * p if route.gather else sum(g.shape[-1] for g in route.give)
@@ -115,10 +115,10 @@ def _own_links(
 ) -> list[np.ndarray]:
     graph, _ = real
     by = cut.part[links[1][real]]
-    mine = [np.zeros((cut.parts, a.shape[0], e), a.dtype) for a in links]
-    for to, a in zip(mine, links, strict=True):
+    by_part = [np.zeros((cut.parts, a.shape[0], e), a.dtype) for a in links]
+    for to, a in zip(by_part, links, strict=True):
         to[by, graph, local[real]] = a[real]
-    return mine
+    return by_part
 
 
 def _own_slots(topology: Topology, cut: Division, local: np.ndarray) -> Any:
