@@ -161,6 +161,7 @@ LOSSY = pytest.mark.parametrize("q", [1.0, 0.7])
 
 @cache
 def oracle(q):
+    """Shared by tests that are all marked `bits`, so that it is compiled as their own runs are."""
     return run_of(walk, q)
 
 
@@ -176,7 +177,7 @@ def test_exact_equals_walk_to_the_bit(q):
 
 
 @pytest.mark.full
-@pytest.mark.bits  # the runs of walk are shared with the test above
+@pytest.mark.bits
 @LOSSY
 def test_simulate_equals_walk(q):
     assert len(DATA.groups) == 2
@@ -184,12 +185,14 @@ def test_simulate_equals_walk(q):
 
 
 @pytest.mark.full
+@pytest.mark.bits
 def test_losses_on_the_way_matter():
     value = [joined(oracle(q).state.value) for q in (1.0, 0.7)]
     assert np.abs(value[0] - value[1]).max() > 0.01
 
 
 @pytest.mark.full
+@pytest.mark.bits
 def test_a_reply_is_as_large_as_a_message():
     for run in (run_of(simulate, 1.0), oracle(1.0)):
         state = jax.tree.map(lambda a: a[0], run.state)
@@ -201,6 +204,7 @@ def test_a_reply_is_as_large_as_a_message():
 # --- who heard nothing
 
 
+@pytest.mark.bits
 def test_a_node_that_heard_nothing_sends_zeros():
     state = jax.tree.map(lambda a: a[0], oracle(1.0).state)
     shard = jax.tree.map(jnp.asarray, DATA.of(0))
