@@ -321,7 +321,7 @@ def test_ctrl_c_ends_a_run_with_one_line_and_the_same_command_goes_on(tmp_path, 
     _, said = running.communicate()
     assert running.returncode == 130
     assert said.splitlines()[-1] == (
-        "stopped; runs/long keeps what was finished: the same command goes on from there"
+        "stopped; runs/long keeps the finished cells: run the same command to resume"
     )
     assert "Traceback" not in said
     done = list(cells.glob("*.npz"))

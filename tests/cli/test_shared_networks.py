@@ -36,7 +36,7 @@ def test_what_devices_cannot_share_is_told_before_anything_is_run(monkeypatch):
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_told():
-    with pytest.raises(BadSetting, match="there is no GPU that jax can use here"):
+    with pytest.raises(BadSetting, match="jax finds no GPU here"):
         use_device("gpu")
 
 
