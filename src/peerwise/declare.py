@@ -424,5 +424,5 @@ def _fact(known: Declared, fact: str, facts: Mapping[str, Any]) -> Any:
         if fact in known.optional:
             return known.optional[fact]
     raise BadSetting(
-        f"{known.kind} '{known.name}' needs {fact} ({FACTS[fact]}), which is not known here"
+        f"{known.kind} '{known.name}' needs {fact} ({FACTS[fact]}), which is not available here"
     )

@@ -42,5 +42,5 @@ def test_a_gpu_that_is_not_there_is_told():
 
 def test_processes_with_another_file_are_told(monkeypatch):
     monkeypatch.setattr("peerwise.processes.said_by_all", lambda said: [said, "another"])
-    with pytest.raises(BadSetting, match="process 1 was given another description"):
+    with pytest.raises(BadSetting, match="process 1 got a different run file"):
         same_description({"data": "digits"})

@@ -318,7 +318,7 @@ def test_numbers_as_names_are_sorted_as_numbers():
 
 
 def test_a_topology_of_another_size_is_refused():
-    with pytest.raises(BadSetting, match="the topology has 5 nodes and there are 4 groups"):
+    with pytest.raises(BadSetting, match="the topology has 5 nodes, but there are 4 groups"):
         small(network=topology.ring(5)).fit(X, Y)
     path = nx.path_graph(["north", "east", "south", "west", "center"])
     with pytest.raises(BadSetting, match=r"the nodes of the graph must be the groups.*center"):
@@ -429,7 +429,7 @@ def test_a_site_that_nobody_named_and_a_site_alone_are_refused():
     frame.loc[3, "site"] = None
     with pytest.raises(BadData, match="row 3 belongs to no group"):
         small(groups="site").fit(frame, Y)
-    with pytest.raises(BadData, match="no feature is left beside 'site'"):
+    with pytest.raises(BadData, match="X has no feature besides 'site'"):
         small(groups="site").fit(pd.DataFrame({"site": SITES}), Y)
 
 

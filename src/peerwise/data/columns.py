@@ -144,7 +144,7 @@ def numbers(
     for i in np.flatnonzero(~read.fits)[:1]:
         raise BadData(
             f"column '{name}' should be numeric and holds {shown(texts[i], 'another text')}, first "
-            f"in row {int(np.argmax(column.codes == i))} (counted from 0); mend it, drop the"
+            f"in row {int(np.argmax(column.codes == i))} (counted from 0); correct it, drop the"
             " column or declare it categorical"
         )
     if read.unsure and not comma:
@@ -174,7 +174,9 @@ def no_infinity(name: str, column: Array | Coded) -> None:
     else:
         wrong = np.isinf(column)
     if wrong.any():
-        raise BadData(f"column '{name}' holds infinity {where(wrong)}; mend or empty such cells")
+        raise BadData(
+            f"column '{name}' holds infinity {where(wrong)}; correct or empty these cells"
+        )
 
 
 def _finite(values: Array) -> Array:

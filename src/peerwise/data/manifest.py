@@ -44,7 +44,9 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
         raise BadFile(f"'{path}' must be an object with the list 'datasets'")
     if raw.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
         version = raw["format_version"]
-        raise BadFile(f"'{path}' has format version {version!r}; only {FORMAT_VERSION} is read")
+        raise BadFile(
+            f"'{path}' has format version {version!r}; this version reads only {FORMAT_VERSION}"
+        )
     entries: dict[str, Entry] = {}
     for i, entry in enumerate(raw["datasets"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):

@@ -321,7 +321,7 @@ def _labels(path: tuple[str, ...], values: list[Any]) -> list[str]:
             rest = ", ".join(f"{k} = {v}" for k, v in value.items() if k != "name")
             labels[i] += f" ({rest})" if rest else ""
     if len(set(labels)) < len(labels):
-        raise BadSetting(f"two values of {'.'.join(path)} are called the same: give each a label")
+        raise BadSetting(f"two values of {'.'.join(path)} have the same name: give each a label")
     return labels
 
 
@@ -348,7 +348,7 @@ def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
             continue
         others = [n for n, d in declared("method").items() if name not in _unread(d)]
         raise BadSetting(
-            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such "
+            f"[{name}] is not used by {methods}: remove it, or choose a method that uses it, such "
             f"as {', '.join(others[:3])}"
         )
     given = _table("network", raw.get("network", {}))
@@ -356,5 +356,5 @@ def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
         c.method.traits.place == "server" for c in cells if "network" in c
     ):
         raise BadSetting(
-            f"[network] topology is not read by {methods}, which use a server: remove it"
+            f"[network] topology is not used by {methods}, which use a server: remove it"
         )

@@ -132,7 +132,7 @@ def pages(
         raise UnknownName("metric", across, _metrics(history))
     history = history[np.isfinite(history[metric])]
     if history.empty:
-        raise BadData(f"there is no value of {metric} to draw")
+        raise BadData(f"the run has no value of {metric} to draw")
     factors = [f for f in factors if f in history]
     whole = layout(history, factors, facet)
     parts = list(_pages(whole))

@@ -36,7 +36,9 @@ def checked_style(style: str | None) -> str | None:
         return style
     if not Path(style).is_file():
         if Path(style).suffix:
-            raise BadFile(f"there is no style file {style}; give a file, or a name of matplotlib's")
+            raise BadFile(
+                f"there is no style file {style}; give a file, or the name of a matplotlib style"
+            )
         raise UnknownName("style", style, plt.style.available)
     complaints: list[str] = []
     handler = logging.Handler()
@@ -52,7 +54,7 @@ def checked_style(style: str | None) -> str | None:
         logger.removeHandler(handler)
         logger.propagate = spread
     if complaints:
-        raise BadFile(f"{style} is no matplotlib style: {' '.join(complaints[0].split())}")
+        raise BadFile(f"{style} is not a matplotlib style: {' '.join(complaints[0].split())}")
     return style
 
 

@@ -268,7 +268,7 @@ def _spread(
                 report()
         except BrokenProcessPool:
             raise Failure(
-                "a worker process died, most likely for lack of memory; what was finished is kept: "
+                "a worker process died, most likely for lack of memory; finished cells are kept: "
                 "run the same command again, or with --workers 1"
             ) from None
         except KeyboardInterrupt:

@@ -33,7 +33,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         config = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise BadFile(f"there is no configuration {path}") from None
+        raise BadFile(f"there is no run file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"cannot read {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:

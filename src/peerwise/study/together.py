@@ -91,5 +91,5 @@ class OneNetwork(NamedTuple):
 
     def _shared(self, job: Job) -> Shared:
         if not isinstance(job, Run):
-            raise BadSetting("devices can share a network that a run file describes, nothing else")
+            raise BadSetting("devices can share only a network that a run file describes")
         return Shared(job._replace(mesh=self.mesh, cut=self.cut))
