@@ -1,4 +1,4 @@
-"""Declarations: what can be named says beside its function which options it has and what it needs.
+"""Declarations: a named thing declares its options and needs beside its function.
 
 `@declares("method")` reads the signature of a function. Parameters before the star are *facts*,
 which the learner knows (the model, how many nodes there are, the test rows). Parameters after it
@@ -268,7 +268,7 @@ def _why(error: Exception) -> str:
 
 
 def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool = True) -> Any:
-    """Everything that a name or a table says, with defaults; named things become tables.
+    """The canonical form of a name or a table: all defaults filled in, named things as tables.
 
     What is neither is an object that somebody built in Python, and stays as it is.
     """
@@ -382,7 +382,7 @@ def _unknown(
 
 
 def needs(kind: str, given: Any) -> set[str]:
-    """What a thing in canonical form, and all that it names, needs of the links."""
+    """The needs of a thing in canonical form, and of all that it names, of the links."""
     if not isinstance(given, Mapping):
         return set()
     known = find(kind, given["name"])
@@ -391,7 +391,7 @@ def needs(kind: str, given: Any) -> set[str]:
 
 
 def build(kind: str, given: Any, facts: Mapping[str, Any]) -> Any:
-    """Make the thing that a canonical form says, from what is known."""
+    """Build the thing that a canonical form describes, from the known facts."""
     if not isinstance(given, Mapping):
         return given
     known = find(kind, given["name"])

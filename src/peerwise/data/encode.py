@@ -193,7 +193,7 @@ def encode_rows(frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
 def read_rows(
     frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
 ) -> tuple[Array, tuple[Unknown, ...]]:
-    """The same, and the columns that hold categories that the schema does not have.
+    """As `encode_rows`, and the columns that hold categories that the schema does not have.
 
     Categories are compared as texts, nothing stripped; numbers may have a decimal comma.
     """
@@ -456,7 +456,7 @@ def _under(
 
 
 def not_one_of(unknown: Unknown, feature: Feature) -> str:
-    """What to say where a category must be one of those that were agreed on."""
+    """The message about a category that is not one of the agreed ones."""
     known = ", ".join(feature.categories)
     return f"{unknown}, which is not one of: {known}; mend or remove the row"
 

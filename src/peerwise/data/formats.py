@@ -51,7 +51,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: Path) -> Header:
-    """The columns of a table; of two that are called alike the second is called NAME.1."""
+    """The columns of a table; the second of two columns with one name becomes NAME.1."""
     with _reading(path):
         if path.suffix.lower() == ".parquet":
             schema = pq.read_schema(path)

@@ -89,7 +89,7 @@ def load(name: str | Path, *, folder: str | Path | None = None, target: str | No
 
 
 def available(folder: str | Path | None = None) -> list[dict[str, Any]]:
-    """What `load` knows by name: the folder's sets, where there is a folder, then the bundled."""
+    """The sets that `load` knows by name: the folder's, if there is a folder, then the bundled."""
     home = manifest.find_folder(folder)
     entries = {} if home is None else manifest.read_manifest(home)
     keys = ("name", "kind", "rows", "features", "classes", "source", "note")

@@ -66,12 +66,12 @@ def text(entry: Entry, key: str) -> str:
 
 
 def optional_text(entry: Entry, key: str) -> str | None:
-    """The text under `key`, None when there is none."""
+    """The text under `key`, None if it is absent."""
     return None if entry.get(key) is None else text(entry, key)
 
 
 def texts(entry: Entry, key: str) -> tuple[str, ...]:
-    """The list of texts under `key`, empty when there is none."""
+    """The list of texts under `key`, empty if it is absent."""
     value = entry.get(key, [])
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise BadFile(f"'{key}' of the manifest's entry '{entry['name']}' must be a list of texts")
@@ -86,7 +86,7 @@ def feature_columns(entry: Entry, columns: Iterable[str]) -> list[str]:
 
 
 def whole_files(folder: Path, entry: Entry) -> list[Path]:
-    """The paths of an entry's files, each there and of the size that the manifest gives."""
+    """The paths of an entry's files; each exists and has the size that the manifest gives."""
     paths = []
     for part in _parts(entry):
         path = folder / part["file"]

@@ -405,7 +405,7 @@ class RiskCalibratedClassifier(Tabular):
         return self.classifier_.log_joint(self._encode(X))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """log p(y | x); what is missing is integrated out."""
+        """log p(y | x); missing features are integrated out."""
         x = self._encode(X)
         return self.classifier_.log_proba(x)
 

@@ -36,7 +36,7 @@ RECORDS = 12  # rounds in the history, spread over the run
 
 
 class DecentralizedClassifier(Tabular):
-    """Nodes that hold their own rows and learn from what their neighbours tell them.
+    """A simulated network: nodes keep their own rows and learn from their neighbours' messages.
 
     What a run file says in sections is said in parameters here: a name, or a dictionary with a name
     and options, such as `{"name": "crc", "lr": 0.1}`. `peerwise list` shows names and options.
@@ -341,7 +341,7 @@ class DecentralizedClassifier(Tabular):
         return np.exp(self.predict_log_proba(X, node))
 
     def predict(self, X: Any, node: Any = None) -> Array:
-        """The class that the consensus, or one node's model, says."""
+        """The class that the consensus, or one node's model, predicts."""
         return self._decide(self.predict_log_proba(X, node))
 
 

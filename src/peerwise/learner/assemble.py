@@ -41,7 +41,7 @@ class Assembled(NamedTuple):
 
 
 class Facts(dict[str, Any]):
-    """What is known of a cell; what must be made is made when it is first asked for."""
+    """The known facts of a cell; a fact that must be computed is computed on first use."""
 
     def __init__(self, known: dict[str, Any], makers: dict[str, Callable[[], Any]]):
         super().__init__(known)
@@ -312,6 +312,6 @@ _FACES: dict[str, tuple[set[str], set[str]]] = {
 
 
 def offered(known: Declared, face: str) -> bool:
-    """Whether a face ("run", "estimator", "peer") has what a method asks for."""
+    """Whether an interface ("run", "estimator", "peer") knows all facts that a method asks for."""
     unknown, places = _FACES[face]
     return known.traits.place in places and not unknown & set(known.facts)

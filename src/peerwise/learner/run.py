@@ -30,7 +30,7 @@ EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
 
 class Outcome(NamedTuple):
-    """What one cell gave, for every repetition, recorded round and node.
+    """The results of one cell, for every repetition, recorded round and node.
 
     Errors on the training rows are measured after the last round only: there are many such rows.
     What is measured after combining is called `combined_...`.

@@ -308,7 +308,7 @@ def _unranked(wide: pd.DataFrame, ranks: Ranks | None) -> list[str]:
 
 
 def gathered(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The values of several runs, by what each is called, as one frame.
+    """The values of several runs, by the runs' names, as one frame.
 
     A method that two runs hold for the same data set and setting is called `method (run)`; runs of
     one method on different data sets complete each other.
@@ -341,7 +341,7 @@ def _same_factors(runs: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def labelled(runs: Mapping[str, pd.DataFrame]) -> dict[tuple[str, Any], str]:
-    """What the method of a run is called: with the run's name if another run has it, too."""
+    """The label of a run's method: with the run's name if another run has the method, too."""
     holders: dict[tuple[str, ...], set[str]] = {}
     for name, values in runs.items():
         columns = ["method", "dataset", *factors_of(values)]

@@ -31,7 +31,7 @@ _PAPER: dict[str, Any] = {
 
 
 def checked_style(style: str | None) -> str | None:
-    """The style as given, once it is known to be one of matplotlib's or a file that it can read."""
+    """The given style, after a check that it is matplotlib's or a file that matplotlib can read."""
     if style is None or style in plt.style.library or style == "default":
         return style
     if not Path(style).is_file():

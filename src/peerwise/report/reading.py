@@ -12,7 +12,7 @@ from peerwise.study.results import read_asked, read_folder, read_values
 
 
 def read_runs(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
-    """The values of runs after their last rounds, by what the runs are called."""
+    """The values of runs after their last rounds, by the runs' names."""
     return {name: _read_values(folder) for name, folder in folders.items()}
 
 

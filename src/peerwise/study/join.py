@@ -18,7 +18,7 @@ MOST_CLASSES = 50  # a column of more values is a number, or a name
 
 
 class Joined(NamedTuple):
-    """What joining is worth to every site."""
+    """What every site gains by joining."""
 
     metric: str
     verdicts: pd.DataFrame  # a line a site: local, network, gain and its interval, verdict

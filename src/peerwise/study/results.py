@@ -168,7 +168,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def read_asked(folder: Path) -> dict[str, Any]:
-    """What a run folder was asked for: its config.toml."""
+    """The description of a run folder: its config.toml."""
     path = folder / "config.toml"
     check(path, _AGAIN)
     try:
