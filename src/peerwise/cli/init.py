@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from peerwise.cli.common import console
+from peerwise.cli.reading import Target
 from peerwise.errors import BadFile, BadSetting, UnknownName
 
 _TEMPLATES = files("peerwise.cli") / "templates"
@@ -34,9 +35,7 @@ def init(
     source: Annotated[
         str | None, typer.Option("--data", help="A data set's name, or a CSV or Parquet file.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, if --data is a file.")
-    ] = None,
+    target: Target = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write [default: KIND.toml].")
     ] = None,

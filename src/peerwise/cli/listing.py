@@ -8,7 +8,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import Data, console, use_data
-from peerwise.cli.reading import Columns, MissingWord, column_kinds, show_reading
+from peerwise.cli.reading import (
+    Columns,
+    MissingWord,
+    Target,
+    Typing,
+    column_kinds,
+    show_reading,
+)
 from peerwise.errors import UnknownName
 
 data_app = typer.Typer(help="List data sets and show how they are read.", no_args_is_help=True)
@@ -155,13 +162,8 @@ def data_show(
             help="A name of `peerwise data list`, or a file.", autocompletion=complete_sets
         ),
     ],
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, if NAME is a file.")
-    ] = None,
-    typing: Annotated[
-        str,
-        typer.Option(help="How to find categories: distinct (few values) or manifest (declared)."),
-    ] = "distinct",
+    target: Target = None,
+    typing: Typing = "distinct",
     distinct: Annotated[
         int, typer.Option(min=1, help="With distinct: the most values a category may have.")
     ] = 10,

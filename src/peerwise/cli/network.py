@@ -14,7 +14,7 @@ from peerwise.cli.common import stop_gently
 from peerwise.cli.page import PageHost, PageTls, Port, TokenFile, access_of
 from peerwise.cli.page import tell as tell_page
 from peerwise.cli.peer import Channel, channel_named
-from peerwise.cli.reading import Columns, MissingWord, column_kinds
+from peerwise.cli.reading import Columns, MissingWord, Target, Typing, column_kinds
 from peerwise.cli.secret import AuthorityFile, PassphraseFile, passphrase_of
 from peerwise.errors import BadFile, BadSetting
 
@@ -56,9 +56,7 @@ def new(
     data: Annotated[
         str, typer.Option(help="A sample that shows the columns: a file, or a data set's name.")
     ],
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, if --data is a file.")
-    ] = None,
+    target: Target = None,
     graph: Annotated[
         Path | None,
         typer.Option(help="The graph of nodes: a file with two neighbours' names on each line."),
@@ -146,10 +144,7 @@ def new(
             "rows)."
         ),
     ] = "given",
-    typing: Annotated[
-        str,
-        typer.Option(help="How to find categories: distinct (few values) or manifest (declared)."),
-    ] = "distinct",
+    typing: Typing = "distinct",
     column: Columns = None,
     missing_word: MissingWord = None,
     out: Annotated[Path, typer.Option(help="Charter file to write.")] = Path("charter.toml"),
@@ -410,9 +405,7 @@ def up(
     data: Annotated[str, typer.Option(help="A data set's name, or a file with --target.")] = (
         "digits"
     ),
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, if --data is a file.")
-    ] = None,
+    target: Target = None,
     rows: Annotated[
         int | None,
         typer.Option(min=1, help="Rows of each peer [default: 1200 / NODES, at most 150]."),

@@ -20,6 +20,10 @@ Columns = Annotated[
         "--column", help="Read a column as NAME=number, NAME=category or NAME=drop; repeatable."
     ),
 ]
+Target = Annotated[str | None, typer.Option(help="The column to predict, if the data are a file.")]
+Typing = Annotated[
+    str, typer.Option(help="How to find categories: distinct (few values) or manifest (declared).")
+]
 MissingWord = Annotated[
     list[str] | None, typer.Option(help="A word that means missing, such as NA; repeatable.")
 ]

@@ -10,16 +10,14 @@ from rich.table import Table
 
 from peerwise.cli.common import Data, Out, console, errors, progress, use_data
 from peerwise.cli.peer import Allow
-from peerwise.cli.reading import Columns, MissingWord, column_kinds
+from peerwise.cli.reading import Columns, MissingWord, Target, column_kinds
 from peerwise.errors import BadSetting
 
 
 def join(
     source: Annotated[str, typer.Argument(help="A data set's name, or a CSV or Parquet file.")],
     site: Annotated[str, typer.Option(help="The column that names the site of a row.")],
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, if SOURCE is a file.")
-    ] = None,
+    target: Target = None,
     positive: Annotated[
         str | None, typer.Option(help="The class of interest [default: the last of two].")
     ] = None,
