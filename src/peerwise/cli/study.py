@@ -214,9 +214,9 @@ def _show_paper(folder: Path) -> None:
 
     for figure in show(folder, console):
         console.print(f"Figure: {escape(str(figure))}")
-    console.print(
-        f"Results: [bold]{escape(str(folder))}[/] (results.parquet, results.json, environment.json)"
-    )
+    files = ("results.parquet", "results.json", "environment.json")  # without a run: not all
+    names = ", ".join(name for name in files if (folder / name).exists())
+    console.print(f"Results: [bold]{escape(str(folder))}[/] ({names})")
 
 
 def run(

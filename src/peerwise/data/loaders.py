@@ -132,7 +132,10 @@ def _file(path: Path, target: str | None) -> Table:
         raise BadFile(f"there is no file '{path}'")
     header = read_header(path)
     if target is None:
-        raise BadSetting(f"'{path}' needs `target`, one of its columns{_listing(header.names)}")
+        raise BadSetting(
+            f"'{path}' needs `target` (in a command --target), one of its columns"
+            f"{_listing(header.names)}"
+        )
     _known_target(path, target, header.names)
     _one_target(path, target, header)
     frame = read_frame(path, header)
