@@ -56,7 +56,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What the learner can know. A face that does not know a fact offers nothing that asks for it.
+# What the learner can know. An interface that lacks a fact offers nothing that asks for it.
 FACTS: dict[str, str] = {
     "model": "the classifier of a method that learns statistics",
     "net": "the network of a method that trains weights",
@@ -68,7 +68,7 @@ FACTS: dict[str, str] = {
     "nodes": "how many nodes there are",
     "rounds": "how many rounds there are",
     "degree": "how many neighbours a node has at most",
-    "width": "how many links lie between any two nodes along a tree on which they agree, at most",
+    "width": "the most links between any two nodes along the tree on which they agree",
     "classes": "how many classes there are",
     "cardinalities": "the number of categories of each feature, 0 for a number",
     "missing": "whether cells may be empty",

@@ -116,7 +116,11 @@ def test_an_option_says_its_default_its_values_and_its_meaning(peerwise):
         "one of the rules",
     ):
         assert words in said
-    for words in ("statistics of a model", "every node talks to its neighbours", "is given: model"):
+    for words in (
+        "statistics of a model",
+        "every node talks to its neighbours",
+        "facts it asks for: model",
+    ):
         assert words in said
     assert peerwise("list", "method", "crc")[1] == out
     code, out, _ = peerwise("list", "methods", "cfa_ge")

@@ -99,7 +99,7 @@ def _show_options(kind: str, name: str) -> None:
     if known.traits.releases != "nothing":
         console.print(f"spends a privacy budget: {known.traits.releases}")
     asked = ", ".join(f"{fact} ({FACTS[fact]})" for fact in known.facts)
-    console.print(f"is given: {escape(asked) or 'nothing'}")
+    console.print(f"facts it asks for: {escape(asked) or 'none'}")
     if known.options:
         console.print(options_table(f"Options of {name}", known.options))
 
