@@ -1,4 +1,4 @@
-"""Declarations: what can be named says beside its function which options it has and what it needs.
+"""Declarations: a named thing declares its options and needs beside its function.
 
 `@declares("method")` reads the signature of a function. Parameters before the star are *facts*,
 which the learner knows (the model, how many nodes there are, the test rows). Parameters after it
@@ -56,7 +56,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What the learner can know. A face that does not know a fact offers nothing that asks for it.
+# What the learner can know. An interface that lacks a fact offers nothing that asks for it.
 FACTS: dict[str, str] = {
     "model": "the classifier of a method that learns statistics",
     "net": "the network of a method that trains weights",
@@ -68,7 +68,7 @@ FACTS: dict[str, str] = {
     "nodes": "how many nodes there are",
     "rounds": "how many rounds there are",
     "degree": "how many neighbours a node has at most",
-    "width": "how many links lie between any two nodes along a tree on which they agree, at most",
+    "width": "the most links between any two nodes along the tree on which they agree",
     "classes": "how many classes there are",
     "cardinalities": "the number of categories of each feature, 0 for a number",
     "missing": "whether cells may be empty",
@@ -268,7 +268,7 @@ def _why(error: Exception) -> str:
 
 
 def canonical(kind: str, given: Any, where: tuple[str, ...] = (), sweeps: bool = True) -> Any:
-    """Everything that a name or a table says, with defaults; named things become tables.
+    """The canonical form of a name or a table: all defaults filled in, named things as tables.
 
     What is neither is an object that somebody built in Python, and stays as it is.
     """
@@ -382,7 +382,7 @@ def _unknown(
 
 
 def needs(kind: str, given: Any) -> set[str]:
-    """What a thing in canonical form, and all that it names, needs of the links."""
+    """The needs of a thing in canonical form, and of all that it names, of the links."""
     if not isinstance(given, Mapping):
         return set()
     known = find(kind, given["name"])
@@ -391,7 +391,7 @@ def needs(kind: str, given: Any) -> set[str]:
 
 
 def build(kind: str, given: Any, facts: Mapping[str, Any]) -> Any:
-    """Make the thing that a canonical form says, from what is known."""
+    """Build the thing that a canonical form describes, from the known facts."""
     if not isinstance(given, Mapping):
         return given
     known = find(kind, given["name"])
@@ -424,5 +424,5 @@ def _fact(known: Declared, fact: str, facts: Mapping[str, Any]) -> Any:
         if fact in known.optional:
             return known.optional[fact]
     raise BadSetting(
-        f"{known.kind} '{known.name}' needs {fact} ({FACTS[fact]}), which is not known here"
+        f"{known.kind} '{known.name}' needs {fact} ({FACTS[fact]}), which is not available here"
     )

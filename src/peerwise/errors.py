@@ -1,4 +1,4 @@
-"""Errors that a user can mend: the command line prints them without a traceback.
+"""Errors that a user can fix: the command line prints them without a traceback.
 
 PeerwiseError (a ValueError)
 ├── UnknownName     a data set, method, topology ... that does not exist; names the nearest
@@ -40,7 +40,7 @@ EXTRAS = {
 
 
 class PeerwiseError(ValueError):
-    """Something the user gave is wrong; the message says what, where and how to mend it.
+    """Something the user gave is wrong; the message says what, where and how to fix it.
 
     It is one line: what a user's own names and texts break is written as Python writes it.
     """
@@ -65,7 +65,7 @@ class UnknownName(PeerwiseError):
 
 
 class BadData(PeerwiseError):
-    """A table, column or shard that cannot be learnt from."""
+    """A table, column or shard that no model can learn from."""
 
 
 class BadSetting(PeerwiseError):

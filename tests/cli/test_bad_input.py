@@ -91,12 +91,12 @@ SECTIONS = {
     "method without a name": ({"method": "{lr = 0.1}"}, "has no name"),
     "two methods of one label": (
         {"method": '[{name = "crc", label = "a"}, {name = "ml", label = "a"}]'},
-        "are called the same",
+        "have the same name",
     ),
     "unknown topology": ({"network": '"rings"'}, "did you mean 'ring'"),
     "probability above one": ({"network": '{channel = "erasure", q = 2.0}'}, "between 0 and 1"),
     "option of another topology": ({"network": '{topology = "ring", extra = 3}'}, "extra"),
-    "section that nobody reads": ({"net": '"mlp"'}, "[net] is not read by crc"),
+    "section that nobody reads": ({"net": '"mlp"'}, "[net] is not used by crc"),
     "epsilon = 0": ({"method": '"gossip_nb"', "privacy": "{epsilon = 0.0}"}, "epsilon must be"),
     "delta = 1": ({"method": '"gossip_nb"', "privacy": "{delta = 1.0}"}, "delta must be"),
     "unknown data": ({"data": '"wines"'}, "did you mean 'wine'"),
@@ -127,7 +127,7 @@ SECTIONS = {
 # what is wrong -> command, words that the error has
 COMMANDS = {
     "no run file": (["run"], "give a TOML file"),
-    "run file that is absent": (["run", "none.toml"], "there is no configuration"),
+    "run file that is absent": (["run", "none.toml"], "there is no run file"),
     "run file that is a folder": (["run", "folder.csv"], "cannot read"),
     "run file that is no TOML": (["run", "rows.csv"], "is not TOML"),
     "results to a file": (["run", "good.toml", "--out", "file"], "file"),
@@ -141,7 +141,7 @@ COMMANDS = {
     "no repetitions of an item": (["reproduce", "crc/figure-2", "--reps", "0"], "reps"),
     "report of nothing": (["report", "nowhere"], "there is no folder"),
     "report of a file": (["report", "file"], "file"),
-    "report of no run": (["report", "folder.csv"], "no run folder"),
+    "report of no run": (["report", "folder.csv"], "not a run folder"),
     "unknown kind": (["list", "methds"], "did you mean 'methods'"),
     "unknown command": (["demoo"], "demo"),
 }

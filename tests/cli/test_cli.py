@@ -116,7 +116,11 @@ def test_an_option_says_its_default_its_values_and_its_meaning(peerwise):
         "one of the rules",
     ):
         assert words in said
-    for words in ("statistics of a model", "every node talks to its neighbours", "is given: model"):
+    for words in (
+        "statistics of a model",
+        "every node talks to its neighbours",
+        "facts it asks for: model",
+    ):
         assert words in said
     assert peerwise("list", "method", "crc")[1] == out
     code, out, _ = peerwise("list", "methods", "cfa_ge")
@@ -189,7 +193,7 @@ def test_help_teaches(peerwise, command):
         (["list", "methods", "crk"], "did you mean 'crc'"),
         (["data", "show", "digit"], "did you mean 'digits'"),
         (["report", "nowhere"], "there is no folder"),
-        (["run", "none.toml"], "there is no configuration"),
+        (["run", "none.toml"], "there is no run file"),
         (["demo", "--topology", "rings"], "did you mean 'ring'"),
         (["demo", "--nodes", "0"], "nodes"),
         (["demoo"], "demo"),
@@ -221,7 +225,7 @@ def test_mistakes_are_one_line_and_a_non_zero_exit(peerwise, command, says):
         ('split = {shift = "feature_skw"}', "did you mean 'feature_skew'"),
         ("split = {strength = 1}", "unknown key in [split]: 'strength'"),
         ('split = {partition = "dirichlet", alpa = 1}', "did you mean 'alpha'"),
-        ('net = "mlp"', "[net] is not read by crc: remove it"),
+        ('net = "mlp"', "[net] is not used by crc: remove it"),
         ("rounds = 3", "'rounds' is no section; it stands in [run] now"),
         ("lr = 0.1", "write it in [method]"),
     ],
@@ -321,7 +325,7 @@ def test_ctrl_c_ends_a_run_with_one_line_and_the_same_command_goes_on(tmp_path, 
     _, said = running.communicate()
     assert running.returncode == 130
     assert said.splitlines()[-1] == (
-        "stopped; runs/long keeps what was finished: the same command goes on from there"
+        "stopped; runs/long keeps the finished cells: run the same command to resume"
     )
     assert "Traceback" not in said
     done = list(cells.glob("*.npz"))

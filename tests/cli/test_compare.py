@@ -85,9 +85,9 @@ def test_another_metric_of_runs(peerwise):
     ("given", "says"),
     [
         (["absent"], "there is no folder absent"),
-        (["empty"], "empty has no results.parquet: it is no run folder"),
+        (["empty"], "empty has no results.parquet: it is not a run folder"),
         (["file"], "there is no folder file"),
-        (["alone"], "two methods or more, and crc alone has values"),
+        (["alone"], "two methods or more, but only crc has values"),
         (["all", "--metric", "test_eror"], "did you mean 'test_error'"),
         (["all", "--to", "mll"], "did you mean 'ml'"),
         (["all", "--better", "up", "--metric", "test_error"], "unknown direction 'up'"),

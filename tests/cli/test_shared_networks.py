@@ -36,11 +36,11 @@ def test_what_devices_cannot_share_is_told_before_anything_is_run(monkeypatch):
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_told():
-    with pytest.raises(BadSetting, match="there is no GPU that jax can use here"):
+    with pytest.raises(BadSetting, match="jax finds no GPU here"):
         use_device("gpu")
 
 
 def test_processes_with_another_file_are_told(monkeypatch):
     monkeypatch.setattr("peerwise.processes.said_by_all", lambda said: [said, "another"])
-    with pytest.raises(BadSetting, match="process 1 was given another description"):
+    with pytest.raises(BadSetting, match="process 1 got a different run file"):
         same_description({"data": "digits"})

@@ -74,7 +74,7 @@ def test_a_missing_folder_or_manifest(folder):
         ('{"datasets": {}}', "list 'datasets'"),
         ('{"datasets": ["clinic"]}', "entry 0 of .* must be an object with the text 'name'"),
         ('{"datasets": [{"name": 1}]}', "entry 0"),
-        ('{"datasets": [], "format_version": 2}', "format version 2; only 1 is read"),
+        ('{"datasets": [], "format_version": 2}', "format version 2; this version reads only 1"),
         (json.dumps({"datasets": [ENTRY, ENTRY]}), "lists 'clinic' twice"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_manifest_that_is_not_text(folder):
         ({"file": "/clinic.parquet"}, "must lie inside the data folder"),
         ({"file": "gone.parquet"}, "gone.parquet', which MANIFEST.json lists.*is not there"),
         ({"bytes": 7}, "bytes and should have 7"),
-        ({"rows": 4}, "has 3 rows and the manifest tells 4"),
+        ({"rows": 4}, "has 3 rows, but the manifest says 4"),
         ({"target": None}, "must have the text 'target'"),
         ({"target": "il"}, "unknown target column of 'clinic' 'il'; did you mean 'ill'"),
         ({"split_column": "fold"}, "split column 'fold'"),

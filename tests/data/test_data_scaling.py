@@ -78,7 +78,7 @@ def test_more_columns_than_a_block():
 @pytest.mark.parametrize(
     ("x", "rows", "told"),
     [
-        (np.zeros((3, 2)), None, "shape .3, 2. and the schema 1 features"),
+        (np.zeros((3, 2)), None, "shape .3, 2. but the schema has 1 features"),
         (np.zeros((0, 1)), None, "no rows"),
         (np.zeros((3, 1)), np.array([], dtype=int), "no rows"),
         (np.array([[1e308], [-1e308]] * 5), None, "'f0' are too large"),

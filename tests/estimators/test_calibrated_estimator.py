@@ -427,7 +427,7 @@ def test_reasons_add_up_to_the_log_odds(model):
     close(told["log_odds"].sum(), log_prob[2] - log_prob[0], 1e-6)
     assert set(told["feature"]) == {"(class)", *(f"x{j}" for j in range(13))}
     assert made.explain(X[:1]).attrs["target"] == str(made.predict(X[:1])[0])
-    with pytest.raises(BadData, match="one row is explained at a time, got 2"):
+    with pytest.raises(BadData, match="explain takes one row, got 2"):
         made.explain(X[:2])
     with pytest.raises(UnknownName, match="unknown class '7'"):
         made.explain(X[:1], target=7)
@@ -553,7 +553,7 @@ def test_a_covariance_of_no_complete_row_is_refused_and_of_few_is_told():
     x, y = rng.normal(size=(40, 3)), np.arange(40) % 2
     none = x.copy()
     none[np.arange(40), np.arange(40) % 3] = np.nan
-    with pytest.raises(BadData, match="no row has all its numbers"):
+    with pytest.raises(BadData, match="every row lacks a number"):
         RiskCalibratedClassifier("lda").fit(none, y)
     few = none.copy()
     few[:8] = x[:8]

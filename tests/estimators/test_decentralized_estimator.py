@@ -318,7 +318,7 @@ def test_numbers_as_names_are_sorted_as_numbers():
 
 
 def test_a_topology_of_another_size_is_refused():
-    with pytest.raises(BadSetting, match="the topology has 5 nodes and there are 4 groups"):
+    with pytest.raises(BadSetting, match="the topology has 5 nodes, but there are 4 groups"):
         small(network=topology.ring(5)).fit(X, Y)
     path = nx.path_graph(["north", "east", "south", "west", "center"])
     with pytest.raises(BadSetting, match=r"the nodes of the graph must be the groups.*center"):
@@ -411,8 +411,8 @@ def test_groups_that_do_not_say_who_holds_a_row_are_refused(groups, says):
         ({"method": {"name": "crc", "lt": 1}}, UnknownName, "did you mean 'lr'"),
         ({"method": {"lr": 0.1}}, BadSetting, r"\[method\] has no name"),
         ({"method": ["crc", "relay"]}, BadSetting, "method is a list.* GridSearchCV"),
-        ({"method": "rc"}, BadSetting, "rc learns from all rows at one place"),
-        ({"method": "logistic_regression"}, BadSetting, "all rows at one place"),
+        ({"method": "rc"}, BadSetting, "rc learns from all rows in one place"),
+        ({"method": "logistic_regression"}, BadSetting, "all rows in one place"),
         ({"privacy": {"epsilon": 1.0}}, BadSetting, "crc adds no noise"),
         ({"net": "mpl_64"}, UnknownName, "did you mean 'mlp_64'"),
         ({"precision": "float16"}, BadSetting, "precision must be 'float32' or 'float64'"),
@@ -429,7 +429,7 @@ def test_a_site_that_nobody_named_and_a_site_alone_are_refused():
     frame.loc[3, "site"] = None
     with pytest.raises(BadData, match="row 3 belongs to no group"):
         small(groups="site").fit(frame, Y)
-    with pytest.raises(BadData, match="no feature is left beside 'site'"):
+    with pytest.raises(BadData, match="X has no feature besides 'site'"):
         small(groups="site").fit(pd.DataFrame({"site": SITES}), Y)
 
 

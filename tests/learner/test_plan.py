@@ -112,7 +112,7 @@ def test_the_command_says_what_a_run_will_cost(monkeypatch, capsys, tmp_path):
     assert "--devices needs the calibration" in said
     code, _, said = call("plan", "none.toml")
     assert code == 2
-    assert "there is no configuration none.toml" in said
+    assert "there is no run file none.toml" in said
 
 
 @pytest.mark.full  # compiles and times; the parts are in the tests above

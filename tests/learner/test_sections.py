@@ -249,7 +249,7 @@ def test_errors_are_recorded_last_always_or_every_so_many_rounds(given):
             {"split": {"partition": "dirichlet", "alpha": []}},
             "split.partition.alpha is an empty list",
         ),
-        ({"method": ["crc", "crc"]}, "called the same: give each a label"),
+        ({"method": ["crc", "crc"]}, "have the same name: give each a label"),
         (
             {"method": "private_crc", "run": {"rounds": 0}},
             "rounds must be 1 or more for private_crc",
@@ -284,12 +284,12 @@ def test_a_flat_key_of_0_6_says_where_it_lives_now(key, words):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": "crc", "net": "mlp"}, r"\[net\] is not read by crc: remove it, or take"),
-        ({"method": ["rc", "ml"], "network": "ring"}, r"\[network\] is not read by rc, ml"),
-        ({"method": "crc", "privacy": {"epsilon": 1.0}}, r"\[privacy\] is not read by crc"),
+        ({"method": "crc", "net": "mlp"}, r"\[net\] is not used by crc: remove it, or choose"),
+        ({"method": ["rc", "ml"], "network": "ring"}, r"\[network\] is not used by rc, ml"),
+        ({"method": "crc", "privacy": {"epsilon": 1.0}}, r"\[privacy\] is not used by crc"),
         (
             {"method": "fedavg", "network": "ring"},
-            "topology is not read by fedavg, which use a server",
+            "topology is not used by fedavg, which use a server",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_run_records_when_each_node_finished_each_round():
 
 
 def test_a_channel_that_loses_messages_is_refused():
-    with pytest.raises(BadSetting, match="clock is for messages that all arrive"):
+    with pytest.raises(BadSetting, match="clock needs messages that all arrive"):
         run(cell({**SMALL, "network": {"topology": "chain", "channel": "erasure"}}))
 
 

@@ -172,7 +172,7 @@ def test_what_was_not_run_is_blank_and_said_below(tmp_path):
     drawn, text = shown(folder)
     assert "DecAvg common start (ours)" not in text
     assert "3 of 18 runs are missing" in text
-    assert "1 of 16 runs are missing (mnist centralised): the same command goes on" in text
+    assert "1 of 16 runs are missing (mnist centralised): run the same command to resume" in text
     assert row(text.partition("Table 4")[2], "DecHetero")[1] == "3.20"  # of the other set alone
     assert set(drawn) == {"table-2"}
     assert "- Table 2. Accuracy: 3 of 18 runs" in page(folder)

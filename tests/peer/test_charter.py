@@ -205,10 +205,10 @@ WRONG = [
     (("lr = 0.05", "rule = 'all'"), "unknown rule 'all'"),
     (('"naive_bayes"', '"naive_bays"'), "did you mean 'naive_bayes'"),
     ((CRC, 'name = "cro"'), "did you mean 'crc'"),
-    (("[run]", '[net]\nname = "mlp"\n[run]'), "[net] is not read by crc: remove it"),
+    (("[run]", '[net]\nname = "mlp"\n[run]'), "[net] is not used by crc: remove it"),
     (("[run]", '[data]\nsource = "wine"\n[run]'), "[data] is of simulations; remove it"),
     (("[run]", '[network]\ntopology = "ring"\n[run]'), "stands in [nodes.NAME]"),
-    (("[limits]", "[privacy]\nepsilon = 1.0\n[limits]"), "[privacy] is not read by crc"),
+    (("[limits]", "[privacy]\nepsilon = 1.0\n[limits]"), "[privacy] is not used by crc"),
     *(
         ((CRC, f'name = "{name}"'), f"'{name}' needs {what}")
         for name, what in {

@@ -256,7 +256,7 @@ def test_runs_that_cannot_be_compared():
         gathered({"one": values, "two": values.assign(metric="auroc")})
     with pytest.raises(BadData, match="two varies alpha and one does not"):
         gathered({"one": values, "two": tidy({"a": [0.1]}, alpha=0.1)})
-    with pytest.raises(BadData, match="two methods or more, and a alone"):
+    with pytest.raises(BadData, match="two methods or more, but only a has"):
         compare(values[values["method"] == "a"])
     with pytest.raises(UnknownName, match="did you mean 'test_error'"):
         compare(values, "tst_error")

@@ -238,7 +238,7 @@ def test_a_style_is_a_name_or_a_file_and_brings_its_colours(tmp_path):
     with pytest.raises(BadFile, match="no style file"):
         look.checked_style("absent.mplstyle")
     mine.write_text("lines.linewidth: thick\n")
-    with pytest.raises(BadFile, match="no matplotlib style"):
+    with pytest.raises(BadFile, match="not a matplotlib style"):
         look.checked_style(str(mine))
 
 

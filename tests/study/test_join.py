@@ -98,7 +98,7 @@ def test_what_cannot_be_compared_is_refused(wards, tmp_path):
         join("digits", "ward")
     lonely = tmp_path / "lonely.csv"
     pd.DataFrame({"x": [1, 2, 3], "s": ["a", "a", "b"], "y": [0, 1, 0]}).to_csv(lonely)
-    with pytest.raises(BadData, match="site 'b' has one row"):
+    with pytest.raises(BadData, match="site 'b' has only one row"):
         join(str(lonely), "s", target="y")
 
 

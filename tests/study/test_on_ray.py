@@ -159,7 +159,7 @@ def test_a_cluster_reached_by_its_address_gives_the_same(cluster):
 def test_ctrl_c_cancels_what_runs_on_the_cluster_and_keeps_what_is_done(cluster):
     code, said, kept = cluster["stopped"]
     assert code == 130, said
-    assert "long keeps what was finished: the same command goes on from there" in said
+    assert "long keeps the finished cells: run the same command to resume" in said
     assert "Traceback" not in said
     assert kept >= 1
 

@@ -96,7 +96,7 @@ def test_a_sweep_where_nothing_runs_says_why(tmp_path):
 
 
 def test_configurations_that_cannot_be_read(tmp_path):
-    with pytest.raises(BadFile, match="there is no configuration"):
+    with pytest.raises(BadFile, match="there is no run file"):
         read_config(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("data = ")
     with pytest.raises(BadFile, match="not TOML"):

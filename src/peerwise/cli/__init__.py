@@ -20,9 +20,9 @@ from peerwise.errors import PeerwiseError
 from peerwise.files import NoHash
 
 app = typer.Typer(
-    help="Classifiers learnt between neighbours, with no server and no shared rows.\n\n"
-    "Start with `peerwise demo`. Then `peerwise init`, which writes an experiment to change, "
-    "`peerwise list methods`, or `peerwise reproduce crc/table-3`.",
+    help="Train classifiers across many sites, with no server and no shared rows.\n\n"
+    "Start with `peerwise demo`. Then try `peerwise init`, which writes a run file for you to "
+    "edit, `peerwise list methods`, or `peerwise reproduce crc/table-3`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

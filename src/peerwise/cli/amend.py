@@ -17,30 +17,32 @@ console = Console()
 @network_app.command(name="amend")
 def amend_charter(
     charter: CharterFile,
-    out: Annotated[Path, typer.Option(help="Where the new edition goes.")],
+    out: Annotated[Path, typer.Option(help="File to write the new edition to.")],
     address: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NODE=HOST:PORT",
-            help="Where a node is now; NODE= for one that only dials from now on. May come again.",
+            help="A node's new address; NODE= if it only dials from now on. Repeatable.",
         ),
     ] = None,
-    deadline: Annotated[float | None, typer.Option(help="Seconds that a round may last.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="The most seconds of a round.")] = None,
     start: Annotated[
-        float | None, typer.Option(help="Seconds for which the first round waits for all.")
+        float | None, typer.Option(help="Seconds that the first round waits for all neighbours.")
     ] = None,
     adaptive: Annotated[
-        bool | None, typer.Option(help="Whether a deadline is as long as letters usually take.")
+        bool | None, typer.Option(help="Adapt the deadline to how long letters usually take.")
     ] = None,
-    message_bytes: Annotated[int | None, typer.Option(help="The largest message taken.")] = None,
+    message_bytes: Annotated[
+        int | None, typer.Option(help="Bytes of the largest message accepted.")
+    ] = None,
     ahead: Annotated[
-        int | None, typer.Option(help="Rounds that a message may be in the future.")
+        int | None, typer.Option(help="How many rounds ahead of this node a message may be.")
     ] = None,
 ) -> None:
-    """Write a new edition of a charter whose federation runs, for every site to take.
+    """Write a new edition of a running federation's charter, for every site to adopt.
 
-    Only what a site may change by itself can be amended. Sites take it one after the other, with
-    `peerwise peer amend`, and those that have not yet go on with the edition that they have.
+    You can amend only what a site may change by itself. Sites adopt the edition one after the
+    other, with `peerwise peer amend`; the others go on with the edition that they have.
     """
     from peerwise.peer.amending import amended
     from peerwise.peer.charter import Charter
@@ -72,10 +74,10 @@ def _addresses(given: list[str]) -> dict[str, str | None]:
 
 @peer_app.command()
 def amend(state: State, charter: CharterFile) -> None:
-    """Go on with a new edition of the charter; the peer may run.
+    """Adopt a new edition of the charter; the peer may run.
 
-    Addresses of neighbours and deadlines count at once, the rest when the peer is next started. A
-    charter with other terms is refused, and nothing changes.
+    New addresses of neighbours and deadlines take effect at once, the rest at the peer's next
+    start. The peer refuses a charter with other terms, and nothing changes.
     """
     from peerwise.peer import views
 

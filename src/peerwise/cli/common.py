@@ -30,12 +30,16 @@ console = Console()
 errors = Console(stderr=True)
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results [default: runs/NAME].")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes to use [default: one a core].")]
-Device = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
-Rows = Annotated[
-    str, typer.Option(help="Memory in which nodes' rows lie: device, or host if they do not fit.")
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes to use [default: one per core].")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run everything again, also what is kept.")]
+Device = Annotated[str, typer.Option(help="Compute on auto, cpu or gpu.")]
+Rows = Annotated[
+    str, typer.Option(help="Memory that holds the nodes' rows: device, or host if they do not fit.")
+]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Run everything again, including kept results.")
+]
 Data = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets with a MANIFEST.json [default: PEERWISE_DATA]."),
@@ -43,14 +47,16 @@ Data = Annotated[
 
 Figures = Annotated[
     list[str] | None,
-    typer.Option("--figure", help="Figures also as pdf or svg; several with commas."),
+    typer.Option("--figure", help="Also write figures as pdf or svg (pdf,svg for both)."),
 ]
 Style = Annotated[
-    str | None, typer.Option(help="A style of matplotlib's for figures: a name or a file.")
+    str | None, typer.Option(help="A matplotlib style for figures: a name or a file.")
 ]
 Facet = Annotated[
     str | None,
-    typer.Option(help="The factor whose values have a panel each [default: of fewest values]."),
+    typer.Option(
+        help="The varied key that gets one panel per value [default: the one with fewest values]."
+    ),
 ]
 
 
@@ -147,7 +153,7 @@ def stopping(folder: Path, elsewhere: bool = False) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     stop = stop_orderly if elsewhere else stop_at_once
-    stop(f"; {folder} keeps what was finished: the same command goes on from there")
+    stop(f"; {folder} keeps the finished cells: run the same command to resume")
     try:
         yield
     finally:
@@ -176,8 +182,8 @@ def use_device(device: str) -> None:
             jax.devices("gpu")
         except RuntimeError:
             raise BadSetting(
-                "there is no GPU that jax can use here; install jax with CUDA (see its "
-                "documentation), or leave --device out"
+                "jax finds no GPU here; install jax with CUDA (see its documentation), or leave "
+                "out --device"
             ) from None
     if jax.default_backend() == "gpu":  # the same draws, in a third of the time to compile
         jax.config.update("jax_threefry_gpu_kernel_lowering", True)

@@ -10,17 +10,20 @@ from peerwise.cli.common import Figures, Style, console
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
-    metric: Annotated[str | None, typer.Option(help="[default: test_error].")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="The metric to compare [default: test_error].")
+    ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="METHOD", help="Compare with this one [default: the best]."),
+        typer.Option(metavar="METHOD", help="Baseline to compare with [default: the best]."),
     ] = None,
     better: Annotated[
-        str | None, typer.Option(help="lower or higher, for a metric whose name does not say it.")
+        str | None,
+        typer.Option(help="lower or higher: which way is better, for a metric of your own."),
     ] = None,
-    latex: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write all digits to this file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write the tables as LaTeX.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all numbers with all digits.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables as Markdown.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures [default: runs/compare-RUN...].")
     ] = None,
@@ -29,10 +32,10 @@ def compare(
 ) -> None:
     """Compare methods of one or several runs: differences, tests, ranks.
 
-    Numbers are paired by data set, setting and repetition. Differences to a baseline come with
-    bootstrap intervals, Wilcoxon's signed-rank test and Holm's correction; three data sets or more
-    with mean ranks and a critical-difference diagram. A method that is in two runs is called by
-    its run: `--to "crc (RUN)"`.
+    Values are paired by data set, setting and repetition. Differences to the baseline come with
+    bootstrap intervals, Wilcoxon's signed-rank test and Holm's correction. With three or more data
+    sets, the command adds mean ranks and a critical-difference diagram. If two runs have the same
+    method, add the run's name: `--to "crc (RUN)"`.
     """
     from peerwise.files import write_whole
     from peerwise.report import compared, compared_figures, comparison, reading

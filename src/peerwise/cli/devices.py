@@ -11,19 +11,25 @@ from peerwise.errors import BadSetting
 
 Devices = Annotated[
     int | None,
-    typer.Option(min=1, help="Devices of this process that share every network [default: one]."),
+    typer.Option(
+        min=1, help="Split every network over this many devices of this process [default: one]."
+    ),
 ]
 Coordinator = Annotated[
     str | None,
     typer.Option(
-        help="Several processes share every network: HOST:PORT of process 0, or auto under SLURM, "
-        "Open MPI and Kubernetes."
+        help="Split every network over several processes: HOST:PORT of process 0, or auto under "
+        "SLURM, Open MPI and Kubernetes."
     ),
 ]
-Processes = Annotated[int | None, typer.Option(min=1, help="How many processes there are.")]
-Process = Annotated[int | None, typer.Option(min=0, help="Which of them this is, from 0 on.")]
+Processes = Annotated[
+    int | None, typer.Option(min=1, help="With --coordinator: how many processes there are.")
+]
+Process = Annotated[
+    int | None, typer.Option(min=0, help="With --coordinator: this process's number, from 0.")
+]
 Wait = Annotated[int, typer.Option(min=1, help="Seconds to wait for the other processes.")]
-Cut = Annotated[str, typer.Option(help="How nodes are dealt to devices: auto, order or metis.")]
+Cut = Annotated[str, typer.Option(help="How to divide nodes among devices: auto, order or metis.")]
 
 
 class Asked(NamedTuple):
@@ -51,8 +57,8 @@ def use_devices(asked: Asked, device: str, workers: int | None) -> Any:
         return None
     if workers is not None:
         raise BadSetting(
-            "--workers runs several settings side by side, --devices and --coordinator one after "
-            "the other on all devices: leave one of them out"
+            "--workers runs several cells at once, --devices and --coordinator run one cell at a "
+            "time on all devices: leave one of them out"
         )
     from peerwise.simulate import make_devices, mesh_of, start_processes
 
@@ -74,7 +80,7 @@ def same_description(description: dict[str, Any]) -> None:
     odd = [i for i, mark in enumerate(said) if mark != said[0]]
     if odd:
         raise BadSetting(
-            f"process {odd[0]} was given another description than process 0: give all of them the "
+            f"process {odd[0]} got a different run file than process 0: give all processes the "
             "same file"
         )
     if len(said) > 1:

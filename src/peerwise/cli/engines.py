@@ -12,19 +12,23 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "ray")
 
-Engine = Annotated[str, typer.Option(help="Where cells run: local, or ray.")]
+Engine = Annotated[
+    str, typer.Option(help="Run cells on this machine (local) or on a Ray cluster (ray).")
+]
 Address = Annotated[
     str | None,
-    typer.Option(help="Of a Ray cluster: ray://HOST:PORT [default: Ray of this machine]."),
+    typer.Option(help="Ray cluster's address, ray://HOST:PORT [default: Ray on this machine]."),
 ]
 Cpus = Annotated[
-    float | None, typer.Option(min=0.01, help="CPUs that a cell declares to Ray [default: 1].")
+    float | None, typer.Option(min=0.01, help="CPUs that a cell requests from Ray [default: 1].")
 ]
 Gpus = Annotated[
     float | None,
-    typer.Option(min=0, help="GPUs that a cell declares to Ray; 0.25: four share one."),
+    typer.Option(min=0, help="GPUs that a cell requests from Ray; with 0.25 four cells share one."),
 ]
-Memory = Annotated[float | None, typer.Option(min=0, help="GiB that a cell declares to Ray.")]
+Memory = Annotated[
+    float | None, typer.Option(min=0, help="GiB of memory that a cell requests from Ray.")
+]
 
 
 def where(engine: str, workers: int | None, device: str, **ray: Any) -> "Place":

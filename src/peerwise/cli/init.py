@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from peerwise.cli.common import console
+from peerwise.cli.reading import Target
 from peerwise.errors import BadFile, BadSetting, UnknownName
 
 _TEMPLATES = files("peerwise.cli") / "templates"
@@ -17,7 +18,7 @@ KINDS = {
     "nets": "neighbours exchange the weights of neural networks",
     "private": "under a privacy budget",
     "lossy": "over links that lose messages",
-    "federation": "a few sites, before anybody is asked to join",
+    "federation": "a trial with a few simulated sites, before you ask real ones to join",
 }
 
 
@@ -29,19 +30,19 @@ def complete_kind(incomplete: str) -> list[tuple[str, str]]:
 def init(
     kind: Annotated[
         str,
-        typer.Argument(help=", ".join(KINDS) + ".", autocompletion=complete_kind),
+        typer.Argument(help="Which file: " + ", ".join(KINDS) + ".", autocompletion=complete_kind),
     ] = "statistics",
     source: Annotated[
-        str | None, typer.Option("--data", help="A data set, or a CSV or Parquet file.")
+        str | None, typer.Option("--data", help="A data set's name, or a CSV or Parquet file.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    target: Target = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write [default: KIND.toml].")
     ] = None,
 ) -> None:
-    """Write a commented run file that runs as it is, to be changed.
+    """Write a commented run file that works as it is, for you to edit.
 
-    With --data it is about your own rows, and as many of them a node as there are.
+    With --data the file uses your own rows: as many per node as they allow, up to 50.
     """
     if kind not in KINDS:
         raise UnknownName("kind of run file", kind, KINDS)

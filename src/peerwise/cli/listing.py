@@ -8,10 +8,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import Data, console, use_data
-from peerwise.cli.reading import Columns, MissingWord, column_kinds, show_reading
+from peerwise.cli.reading import (
+    Columns,
+    MissingWord,
+    Target,
+    Typing,
+    column_kinds,
+    show_reading,
+)
 from peerwise.errors import UnknownName
 
-data_app = typer.Typer(help="Look at the data sets at hand.", no_args_is_help=True)
+data_app = typer.Typer(help="List data sets and show how they are read.", no_args_is_help=True)
 
 _PLACES = {
     "neighbours": "every node talks to its neighbours",
@@ -40,19 +47,19 @@ def list_(
     kind: Annotated[
         str,
         typer.Argument(
-            help="methods, models, nets, rules, losses, topologies, channels, partitions, sizes, "
-            "shifts, metrics or items.",
+            help="One of methods, models, nets, rules, losses, topologies, channels, partitions, "
+            "sizes, shifts, metrics or items.",
             autocompletion=complete_kinds,
         ),
     ] = "",
     name: Annotated[
-        str, typer.Argument(help="One of them, or your own module:function: show its options.")
+        str, typer.Argument(help="One name of that kind, or your own module:function.")
     ] = "",
 ) -> None:
-    """Everything that can be named, with one line each; with a NAME, its options.
+    """List the names that a run file may use, one line each; with a NAME, show its options.
 
-    Your own method, rule, net, metric, topology, partition or channel is named as
-    `module:function` wherever a name is expected.
+    Wherever a name is expected you can give your own method, rule, net, metric, topology,
+    partition or channel as `module:function`.
     """
     from peerwise import names
 
@@ -92,7 +99,7 @@ def _show_options(kind: str, name: str) -> None:
     if known.traits.releases != "nothing":
         console.print(f"spends a privacy budget: {known.traits.releases}")
     asked = ", ".join(f"{fact} ({FACTS[fact]})" for fact in known.facts)
-    console.print(f"is given: {escape(asked) or 'nothing'}")
+    console.print(f"facts it asks for: {escape(asked) or 'none'}")
     if known.options:
         console.print(options_table(f"Options of {name}", known.options))
 
@@ -126,7 +133,7 @@ def options_table(title: str, options: object) -> Table:
 
 @data_app.command("list")
 def data_list(data: Data = None) -> None:
-    """The data sets at hand: those of the folder and those that come with scikit-learn."""
+    """List the data sets in the data folder and those that come with scikit-learn."""
     from peerwise import data as sets
 
     use_data(data)
@@ -155,14 +162,16 @@ def data_show(
             help="A name of `peerwise data list`, or a file.", autocompletion=complete_sets
         ),
     ],
-    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
-    typing: Annotated[str, typer.Option(help="distinct or manifest.")] = "distinct",
-    distinct: Annotated[int, typer.Option(min=1, help="The most values of a category.")] = 10,
+    target: Target = None,
+    typing: Typing = "distinct",
+    distinct: Annotated[
+        int, typer.Option(min=1, help="With distinct: the most values a category may have.")
+    ] = 10,
     column: Columns = None,
     missing_word: MissingWord = None,
     data: Data = None,
 ) -> None:
-    """How a data set is read: every column, what it is taken to be, and what looks wrong."""
+    """Show how a data set is read: the kind of every column, and what looks wrong."""
     from peerwise import data as sets
     from peerwise.data.encode import WORDS
 

@@ -14,7 +14,7 @@ from peerwise.cli.common import stop_gently
 from peerwise.cli.page import PageHost, PageTls, Port, TokenFile, access_of
 from peerwise.cli.page import tell as tell_page
 from peerwise.cli.peer import Channel, channel_named
-from peerwise.cli.reading import Columns, MissingWord, column_kinds
+from peerwise.cli.reading import Columns, MissingWord, Target, Typing, column_kinds
 from peerwise.cli.secret import AuthorityFile, PassphraseFile, passphrase_of
 from peerwise.errors import BadFile, BadSetting
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The commands of `peerwise network`.
 network_app = typer.Typer(
-    help="Set up a network of real nodes: what they agree on, and who they are.",
+    help="Set up a network of real nodes: its charter and its certificates.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -34,24 +34,36 @@ network_app = typer.Typer(
 console = Console()
 
 Model = Annotated[
-    str | None, typer.Option(help="Of methods that learn statistics: see `peerwise list models`.")
+    str | None,
+    typer.Option(help="The model, for methods that learn statistics: see `peerwise list models`."),
 ]
-Net = Annotated[str | None, typer.Option(help="Of neural methods: see `peerwise list nets`.")]
+Net = Annotated[
+    str | None, typer.Option(help="The net, for neural methods: see `peerwise list nets`.")
+]
 Rate = Annotated[float | None, typer.Option(help="The learning rate.")]
+Mode = Annotated[
+    str,
+    typer.Option(
+        help="When a round ends: wait (all neighbours sent), deadline (or time is up), async "
+        "(never wait)."
+    ),
+]
 CharterFile = Annotated[Path, typer.Argument(metavar="CHARTER", help="The charter, a TOML file.")]
 
 
 @network_app.command()
 def new(
     data: Annotated[
-        str, typer.Option(help="A sample to learn the columns from: a file, or a data set's name.")
+        str, typer.Option(help="A sample that shows the columns: a file, or a data set's name.")
     ],
-    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    target: Target = None,
     graph: Annotated[
-        Path | None, typer.Option(help="Who talks to whom: a file with two names on each line.")
+        Path | None,
+        typer.Option(help="The graph of nodes: a file with two neighbours' names on each line."),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=2, help="Instead: so many nodes, called node0, node1, ...")
+        int | None,
+        typer.Option(min=2, help="Instead of --graph: this many nodes, called node0, node1, ..."),
     ] = None,
     topology: Annotated[
         str, typer.Option(help="The graph of --nodes: see `peerwise list topologies`.")
@@ -59,29 +71,33 @@ def new(
     addresses: Annotated[
         str,
         typer.Option(
-            help="HOST:PORT of the first node, the next has the next port; or a file with a name "
-            "and an address on each line, in which who only dials is left out."
+            help="HOST:PORT of the first node (the next node gets the next port); or a file with a "
+            "name and an address on each line. Leave out nodes that only dial others."
         ),
     ] = "localhost:7400",
-    name: Annotated[str | None, typer.Option(help="Of the federation [default: --out's].")] = None,
-    method: Annotated[str, typer.Option(help="See `peerwise list methods`.")] = "crc",
+    name: Annotated[
+        str | None, typer.Option(help="The federation's name [default: that of --out].")
+    ] = None,
+    method: Annotated[str, typer.Option(help="The method: see `peerwise list methods`.")] = "crc",
     model: Model = None,
     net: Net = None,
     lr: Rate = None,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
-    mode: Annotated[str, typer.Option(help="wait, deadline or async.")] = "wait",
-    deadline: Annotated[float, typer.Option(help="Seconds that a round may last.")] = 30.0,
-    seed: Annotated[int, typer.Option(min=0, help="Everything random follows from it.")] = 0,
+    mode: Mode = "wait",
+    deadline: Annotated[
+        float, typer.Option(help="With --mode deadline: the most seconds of a round.")
+    ] = 30.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="A node's privacy budget (private methods); then nothing of the "
-            "sample's rows goes into the charter."
+            help="A node's privacy budget, for private methods; the charter then takes nothing "
+            "from the sample's rows."
         ),
     ] = None,
     bound: Annotated[
         list[str] | None,
-        typer.Option(help="Public bounds of a number, COLUMN=LOW:HIGH; repeatable."),
+        typer.Option(help="Public bounds of a numeric column, COLUMN=LOW:HIGH; repeatable."),
     ] = None,
     categories: Annotated[
         list[str] | None,
@@ -93,46 +109,51 @@ def new(
     bounds_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Find bounds that are not given in the sample, with noise: what they "
-            "cost together, charged to --ledger."
+            help="Find the missing bounds from the sample, with noise, at this total epsilon, "
+            "charged to --ledger."
         ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="This site's privacy ledger (--bounds-epsilon).")
+        Path | None, typer.Option(help="With --bounds-epsilon: this site's privacy ledger.")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows in the whole network, as agreed (public).")
+        int | None,
+        typer.Option(min=1, help="Rows in the whole network, a public number that all agree on."),
     ] = None,
     person: Annotated[
         str | None,
-        typer.Option(help="The column that says whose a row is: hide persons, not single rows."),
+        typer.Option(
+            help="The column that names a row's person: protect persons, not single rows."
+        ),
     ] = None,
     person_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows that count of one person [default: 1].")
+        int | None, typer.Option(min=1, help="How many rows of one person count [default: 1].")
     ] = None,
     public: Annotated[
         bool,
         typer.Option(
             "--public",
-            help="The sample is public, such as a published data set: with "
-            "--epsilon, too, take bounds, categories, center and scale from it.",
+            help="The sample is public, such as a published data set: take bounds, categories, "
+            "center and scale from it even with --epsilon.",
         ),
     ] = False,
     units: Annotated[
-        str, typer.Option(help="given (center and scale of the sample) or agree (of all rows).")
+        str,
+        typer.Option(
+            help="Center and scale: given (the sample's) or agree (nodes compute those of all "
+            "rows)."
+        ),
     ] = "given",
-    typing: Annotated[str, typer.Option(help="distinct or manifest: what is a category.")] = (
-        "distinct"
-    ),
+    typing: Typing = "distinct",
     column: Columns = None,
     missing_word: MissingWord = None,
-    out: Annotated[Path, typer.Option(help="Where the charter goes.")] = Path("charter.toml"),
+    out: Annotated[Path, typer.Option(help="Charter file to write.")] = Path("charter.toml"),
 ) -> None:
-    """Write a charter from a sample of the data and a graph, to be read and agreed on.
+    """Write a charter from a sample of the data and a graph, for all sites to read and agree on.
 
-    Without --epsilon, what the sample shows stands in the charter: names of columns, classes,
-    categories, centers and scales. Take rows that may be told, or change the file. With it only the
-    names of columns do; give --bound, --categories and --classes.
+    Without --epsilon, the charter shows what the sample holds: names of columns, classes,
+    categories, centers and scales. Use rows that you may disclose, or edit the file. With
+    --epsilon it shows only the names of columns; give --bound, --categories and --classes.
     """
     from peerwise.cli.public import found_bounds, read_known
     from peerwise.data import load
@@ -159,7 +180,7 @@ def new(
             known = found_bounds(table, known, dropped, bounds_epsilon, ledger)
     elif bound or categories or classes or bounds_epsilon or person:
         raise BadSetting(
-            "--bound, --categories, --classes, --bounds-epsilon and --person are for --epsilon"
+            "--bound, --categories, --classes, --bounds-epsilon and --person need --epsilon"
         )
     charter = draft(
         table,
@@ -186,14 +207,14 @@ def new(
 def check(
     charter: CharterFile,
     data: Annotated[
-        str | None, typer.Option(help="A node's rows, to see whether they are as agreed.")
+        str | None, typer.Option(help="A node's rows, to check against the charter.")
     ] = None,
     node: Annotated[str | None, typer.Option(help="Show whom this node talks to.")] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Another charter: say where both differ first.")
+        Path | None, typer.Option(help="Another charter: show the first difference.")
     ] = None,
 ) -> None:
-    """Check a charter and show what it says; with --data, whether rows are as it says."""
+    """Check a charter and show what it says; with --data, check a node's rows against it."""
     from peerwise.data import load
     from peerwise.data.discreet import discreet
     from peerwise.peer.charter import Charter
@@ -219,15 +240,15 @@ def check(
 
 @network_app.command()
 def ca(
-    folder: Annotated[Path, typer.Argument(help="Where ca.pem and ca.key go.")],
-    name: Annotated[str, typer.Option(help="Of the authority.")] = "peerwise",
-    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
+    folder: Annotated[Path, typer.Argument(help="Folder for ca.pem and ca.key.")],
+    name: Annotated[str, typer.Option(help="The authority's name.")] = "peerwise",
+    days: Annotated[int, typer.Option(min=1, help="Days that it is valid.")] = 3650,
     passphrase_file: AuthorityFile = None,
 ) -> None:
-    """Make the authority that signs the certificates of all nodes.
+    """Create the certificate authority that signs the certificates of all nodes.
 
-    Who has ca.key can let anybody in: keep it off the nodes, and give it a passphrase. Every node
-    needs ca.pem.
+    Whoever has ca.key can let anybody in: keep it off the nodes, and give it a passphrase. Every
+    node needs ca.pem.
     """
     from peerwise.peer.identity import CA_KEY, make_authority
     from peerwise.peer.passphrase import AUTHORITY
@@ -243,20 +264,20 @@ def cert(
     node: Annotated[str, typer.Argument(help="The node's name in the charter.")],
     ca: Annotated[Path, typer.Option(help="The folder of the authority.")],
     out: Annotated[Path | None, typer.Option(help="The node's folder [default: --ca's].")] = None,
-    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="Days that it is valid.")] = 365,
     host: Annotated[
-        list[str] | None, typer.Option(help="A name or address of its machine; may come again.")
+        list[str] | None, typer.Option(help="A name or address of the node's machine; repeatable.")
     ] = None,
     renew: Annotated[
         bool, typer.Option("--renew", help="Replace the certificate and keep the key.")
     ] = False,
     charter: Annotated[
-        Path | None, typer.Option(help="Only for a node that stands in this charter.")
+        Path | None, typer.Option(help="Fail unless this charter names the node.")
     ] = None,
     passphrase_file: PassphraseFile = None,
     ca_passphrase_file: AuthorityFile = None,
 ) -> None:
-    """Make a node's key and certificate, or renew the certificate."""
+    """Create a node's key and certificate, or renew its certificate."""
     from peerwise.peer.charter import Charter
     from peerwise.peer.identity import CA_KEY, expires, make_certificate
     from peerwise.peer.passphrase import AUTHORITY, NODE
@@ -377,25 +398,30 @@ def _show(charter: "Charter") -> None:
 
 @network_app.command()
 def up(
-    nodes: Annotated[int, typer.Option(min=2, help="How many peers.")] = 8,
-    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
+    nodes: Annotated[int, typer.Option(min=2, help="How many peers to start.")] = 8,
+    topology: Annotated[
+        str, typer.Option(help="The graph: see `peerwise list topologies`.")
+    ] = "random_tree",
     data: Annotated[str, typer.Option(help="A data set's name, or a file with --target.")] = (
         "digits"
     ),
-    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    target: Target = None,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows of each [default: 1200 / NODES, at most 150].")
+        int | None,
+        typer.Option(min=1, help="Rows of each peer [default: 1200 / NODES, at most 150]."),
     ] = None,
-    method: Annotated[str, typer.Option(help="See `peerwise list methods`.")] = "crc",
+    method: Annotated[str, typer.Option(help="The method: see `peerwise list methods`.")] = "crc",
     model: Model = None,
     net: Net = None,
     lr: Rate = None,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
-    mode: Annotated[str, typer.Option(help="wait, deadline or async.")] = "wait",
-    deadline: Annotated[float, typer.Option(help="Seconds of a round, where there is one.")] = 2.0,
+    mode: Mode = "wait",
+    deadline: Annotated[
+        float, typer.Option(help="With --mode deadline: the most seconds of a round.")
+    ] = 2.0,
     channel: Channel = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another network, another split.")] = 0,
-    seconds: Annotated[float, typer.Option(help="Give up after so long.")] = 900.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the network and of the split.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Give up after this many seconds.")] = 900.0,
     out: Annotated[
         Path, typer.Option(help="A new folder for charter, certificates, rows and states.")
     ] = Path("runs/network"),
@@ -404,10 +430,10 @@ def up(
     page_token_file: TokenFile = None,
     page_tls: PageTls = None,
 ) -> None:
-    """A whole federation on this machine: real processes that talk over mutual TLS.
+    """Run a whole federation on this machine: real processes that talk over mutual TLS.
 
-    Rows are dealt to NODES peers, each with a certificate, a port and a state of its own. They
-    learn while you watch; then the summary, beside what the simulator gives for the same network.
+    The command deals rows to NODES peers, each with a certificate, a port and a state of its own.
+    They learn while you watch. Then a summary compares them with a simulation of the same network.
     """
     from rich.live import Live
 
@@ -493,7 +519,7 @@ def _summary(federation: Any, local: Any, faults: Any, mode: str) -> None:
         table.add_row(name, f"{errors.mean():.3f}", f"{errors.max():.3f}", f"{errors.std():.3f}")
     console.print(table)
     apart = float(np.abs(real - predicted).max())
-    why = "" if mode == "wait" else "; who is heard when is up to the clock in this mode"
+    why = "" if mode == "wait" else "; in this mode the clock decides which letters arrive in time"
     console.print(f"Largest difference between a peer and its simulation: {apart:.4f}{why}.")
     console.print(
         f"Next: `peerwise peer status {federation.state(charter.names[0])}`, also outbox, audit "

@@ -19,16 +19,16 @@ Port = Annotated[
     int | None,
     typer.Option(
         FLAG, metavar="[PORT]", min=0, max=65535,
-        help="Show a page in a browser of this machine, at this port or one that is free.",
+        help="Serve a page to browsers on this machine, at this port or any free one.",
     ),
 ]  # fmt: skip
 PageHost = Annotated[
     str,
-    typer.Option(help="Where the page listens; other machines reach it with TLS and a token only."),
+    typer.Option(help="Address where the page listens; other machines need TLS and a token."),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="A file with the token that lets callers of the page act, not only look."),
+    typer.Option(help="A file with the token that lets visitors of the page act, not only look."),
 ]
 PageTls = Annotated[
     Path | None, typer.Option(help="A PEM file with the page's certificate and its key.")
@@ -65,13 +65,13 @@ def tell(address: str) -> None:
 def page(
     runs: Annotated[Path, typer.Argument(help="A folder of runs, or one run.")] = Path("runs"),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to listen [default: one that is free].")
+        int, typer.Option(min=0, max=65535, help="Port to listen at [default: any free one].")
     ] = 0,
     page_host: PageHost = "127.0.0.1",
     page_token_file: TokenFile = None,
     page_tls: PageTls = None,
 ) -> None:
-    """Look through a folder of runs in a browser, until Ctrl-C."""
+    """Browse a folder of runs in a web browser, until Ctrl-C."""
     from peerwise.page import serve  # noqa: F401  # what is not installed is said at once
     from peerwise.page.browse import browser
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The commands of `peerwise peer`.
 peer_app = typer.Typer(
-    help="Run one node of a network for real, and look at what it does.",
+    help="Run one node of a real network, and inspect it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -33,15 +33,15 @@ State = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the 
 Channel = Annotated[
     str | None,
     typer.Option(
-        help="Faults on purpose, for trials: a name of `peerwise list channels` and its options, "
-        "as in 'erasure q=0.7'."
+        help="Inject faults, for trials: a name of `peerwise list channels` and its options, as in "
+        "'erasure q=0.7'."
     ),
 ]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
         metavar="MODULE:FUNCTION",
-        help="Code that the charter names and that may run here; may come again.",
+        help="Let this function, which the charter names, run here; repeatable.",
     ),
 ]
 
@@ -60,7 +60,9 @@ def channel_named(text: str | None) -> Any:
         for word in words:
             key, equals, value = word.partition("=")
             if not equals:
-                raise BadSetting(f"--channel: '{word}' is no option; write KEY=VALUE, as in q=0.7")
+                raise BadSetting(
+                    f"--channel: '{word}' is not an option; write KEY=VALUE, as in q=0.7"
+                )
             given[key] = _toml(value)
     return canonical("channel", given, ("channel",), sweeps=False)
 
@@ -77,29 +79,37 @@ def _toml(text: str) -> Any:
 
 @peer_app.command()
 def run(
-    charter: Annotated[Path, typer.Option(help="What the federation agreed on, a TOML file.")],
-    node: Annotated[str, typer.Option(help="Which of its nodes this is.")],
+    charter: Annotated[
+        Path, typer.Option(help="The charter that the federation agreed on, a TOML file.")
+    ],
+    node: Annotated[str, typer.Option(help="The name of this node in the charter.")],
     data: Annotated[Path, typer.Option(help="This node's rows: a CSV or Parquet file.")],
-    state: Annotated[Path, typer.Option(help="Folder for everything that must not be lost.")],
+    state: Annotated[
+        Path, typer.Option(help="Folder of the peer's state, which must not be lost.")
+    ],
     keys: Annotated[
         Path | None,
         typer.Option(help="Folder with ca.pem, NODE.pem and NODE.key [default: beside CHARTER]."),
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(help="HOST:PORT to listen at [default: the charter's].")
+        str | None, typer.Option(help="HOST:PORT to listen at [default: that of the charter].")
     ] = None,
     held_out: Annotated[
-        float, typer.Option(help="Share of the rows to look at only, never to learn from.")
+        float, typer.Option(help="Share of the rows used only to measure errors, not to learn.")
     ] = 0.0,
     linger: Annotated[
-        float, typer.Option(help="Seconds to stay for neighbours that lack the last letter.")
+        float,
+        typer.Option(
+            help="Seconds to stay online after the last round, for neighbours that lack the last "
+            "letter."
+        ),
     ] = 600.0,
     patience: Annotated[
         float,
         typer.Option(
             min=0,
-            help="Seconds without a word of any neighbour for whom a round waits, after which this "
-            "peer ends and says so; the same command goes on.",
+            help="End after this many seconds in which no awaited neighbour sent anything; the "
+            "same command resumes.",
         ),
     ] = 259_200.0,
     metrics: Annotated[
@@ -107,7 +117,7 @@ def run(
         typer.Option(
             min=1,
             max=65535,
-            help="Port of this machine for Prometheus, and for /health, /live and /ready in JSON.",
+            help="Local port for Prometheus metrics, and for /health, /live and /ready in JSON.",
         ),
     ] = None,
     page: Port = None,
@@ -118,35 +128,36 @@ def run(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            help="This site's privacy ledger, over all charters (charters with a budget)."
+            help="This site's privacy ledger, for charters with a budget; it counts all charters."
         ),
     ] = None,
     site_name: Annotated[
         str | None,
         typer.Option(
-            "--site", help="The name of this site's ledger, where several nodes pay from it."
+            "--site", help="The site's name in its ledger, if several nodes pay from that ledger."
         ),
     ] = None,
     appended: Annotated[
         bool,
         typer.Option(
             "--appended",
-            help="Learn only from rows added to DATA since it was last released about: a part "
-            "with a budget of its own.",
+            help="Learn only from rows added to DATA since its last release; they have a budget "
+            "of their own.",
         ),
     ] = False,
     channel: Channel = None,
     allow: Allow = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent; send and keep nothing.")
+        bool,
+        typer.Option("--dry-run", help="Show what the peer would send; send and keep nothing."),
     ] = False,
-    quiet: Annotated[bool, typer.Option(help="Events to STATE/peer.log only.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Write events only to STATE/peer.log.")] = False,
 ) -> None:
-    """Learn with the neighbours until all rounds are done.
+    """Run one node: learn with its neighbours until all rounds are done.
 
-    Stopped in whatever way, the same command goes on where it was: letters that were made are sent
-    again as they are, and noise is never drawn twice. Rows stay in DATA; see `peerwise peer audit`
-    for all that left. Code that the charter names is imported only if --allow names it, too.
+    However the peer was stopped, the same command resumes: it sends finished letters again,
+    unchanged, and never draws noise twice. Rows stay in DATA; `peerwise peer audit` shows all that
+    left. The peer imports code that the charter names only if --allow names it, too.
     """
     from peerwise.peer.passphrase import NODE
     from peerwise.peer.serve import Site, serve
@@ -231,7 +242,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
 
 @peer_app.command()
 def status(state: State) -> None:
-    """How far the peer is, whom it hears, what it has sent and spent."""
+    """Show the peer's progress: its round, whom it hears, what it has sent and spent."""
     from peerwise.peer.health import FROZEN
     from peerwise.peer.views import status as look
 
@@ -266,13 +277,15 @@ def status(state: State) -> None:
 @peer_app.command()
 def outbox(
     state: State,
-    last: Annotated[int, typer.Option(min=1, help="So many lines.")] = 20,
+    last: Annotated[int, typer.Option(min=1, help="How many letters to list.")] = 20,
     show: Annotated[
-        str | None, typer.Option(help="PHASE:ROUND:TO of one letter, shown number by number.")
+        str | None, typer.Option(help="Show all numbers of one letter, PHASE:ROUND:TO.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="With --show: its very bytes to a file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --show: write the letter's exact bytes to this file.")
+    ] = None,
 ) -> None:
-    """Every letter that this peer made: to whom, when, how large, whether it was taken."""
+    """List the letters that this peer made: to whom, when, how large, whether they arrived."""
     from peerwise.peer import views
     from peerwise.peer.protocol.messages import Place
 
@@ -304,22 +317,22 @@ def outbox(
 @peer_app.command()
 def audit(
     state: State,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     equivocation: Annotated[
         bool,
         typer.Option(
             "--equivocation",
-            help="Instead: neighbours that signed different letters for different readers.",
+            help="Instead, list neighbours that signed different letters for different readers.",
         ),
     ] = False,
     heads: Annotated[
         list[Path] | None,
         typer.Option(
-            help="What another site was told (peerwise peer heads), to compare; may be repeated."
+            help="With --equivocation: another site's file from `peerwise peer heads`; repeatable."
         ),
     ] = None,
 ) -> None:
-    """An account of everything that left this site, and of what it cost in privacy."""
+    """Account for everything that left this site, and for what it cost in privacy."""
     from peerwise.peer.views import audit as look
 
     if heads and not equivocation:
@@ -397,7 +410,7 @@ def heads(
     state: State,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("heads.json"),
 ) -> None:
-    """Write down what neighbours have signed, for another site to compare; hashes, no numbers."""
+    """Write what neighbours have signed to a file, for another site to compare; hashes only."""
     from peerwise.peer.equivocation import export
 
     count = export(state, out)
@@ -409,14 +422,16 @@ def heads(
 
 @peer_app.command()
 def quarantine(
-    what: Annotated[str, typer.Argument(metavar="list|drop|release")],
+    what: Annotated[
+        str, typer.Argument(metavar="list|drop|release", help="What to do with letters.")
+    ],
     state: State,
-    letter: Annotated[int | None, typer.Argument(help="Its number in the list.")] = None,
+    letter: Annotated[int | None, typer.Argument(help="The letter's number in the list.")] = None,
 ) -> None:
-    """Letters that were put aside: their numbers were out of range, or made a round fail.
+    """List, drop or release letters that the peer put aside as suspicious.
 
-    A round goes on without them. A letter that is released is heard after all, if its round is not
-    over. The peer may run meanwhile.
+    The numbers of such a letter were out of range, or made a round fail; the round goes on without
+    it. If you release it before its round is over, the round uses it. The peer may run meanwhile.
     """
     from peerwise.peer import views
 
@@ -446,7 +461,7 @@ def eject(
     neighbour: Annotated[str, typer.Argument(help="Its name in the charter.")],
     why: Annotated[str, typer.Option(help="A reason, for the log.")] = "by the operator",
 ) -> None:
-    """Neither hear nor tell a neighbour anything, until it is readmitted; the peer may run."""
+    """Stop exchanging letters with a neighbour until you readmit it; the peer may run."""
     from peerwise.peer import views
 
     views.eject(state, neighbour, why)
@@ -457,7 +472,7 @@ def eject(
 def readmit(
     state: State, neighbour: Annotated[str, typer.Argument(help="Its name in the charter.")]
 ) -> None:
-    """Hear and tell a neighbour again that was ejected; the peer may run."""
+    """Exchange letters again with a neighbour that was ejected; the peer may run."""
     from peerwise.peer import views
 
     views.readmit(state, neighbour)
@@ -467,10 +482,10 @@ def readmit(
 @peer_app.command()
 def export(
     state: State,
-    model: Annotated[Path, typer.Argument(help="Where the model goes.")],
+    model: Annotated[Path, typer.Argument(help="Model file to write.")],
     allow: Allow = None,
 ) -> None:
-    """The model as it stands, for `peerwise predict`."""
+    """Write the peer's current model to a file, for `peerwise predict`."""
     from peerwise.peer.model_file import save_model
     from peerwise.peer.views import learnt
 

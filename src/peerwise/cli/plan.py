@@ -17,19 +17,20 @@ def plan(
     data: Data = None,
     device: Device = "auto",
     devices: Annotated[
-        int | None, typer.Option(min=2, help="Also one network over so many devices like this.")
+        int | None,
+        typer.Option(min=2, help="Also estimate one network shared by this many such devices."),
     ] = None,
     link: Annotated[
-        float, typer.Option(min=0.001, help="GB/s between two devices, with --devices.")
+        float, typer.Option(min=0.001, help="With --devices: GB/s between two devices.")
     ] = 25.0,
     calibrate: Annotated[
-        bool, typer.Option(help="Run a few rounds to estimate seconds; without, nothing is run.")
+        bool, typer.Option(help="Run a few rounds to estimate seconds, or run nothing at all.")
     ] = True,
 ) -> None:
-    """Say what a run will cost: bytes a round, memory, FLOP, seconds, and what limits it.
+    """Estimate what a run will cost: bytes, memory, FLOP, seconds, and what limits its speed.
 
-    Of every method one cell is compiled and calibrated, the one with most work; memory and seconds
-    of its others are estimated from it.
+    The command compiles and times the largest cell of every method. From it, it estimates the
+    memory and seconds of that method's other cells.
     """
     from peerwise.learner import expand
     from peerwise.learner import plan as planning

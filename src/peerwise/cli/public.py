@@ -49,12 +49,12 @@ def found_bounds(
 
     if epsilon is None:
         if path is not None:
-            raise BadSetting("--ledger is for --bounds-epsilon here; give both")
+            raise BadSetting("--ledger is used only with --bounds-epsilon here; give both")
         return known
     if path is None or not path.exists():
         raise BadSetting(
-            "--bounds-epsilon is charged to the ledger of the site whose rows the sample is; give "
-            "--ledger FILE (`peerwise ledger FILE --new SITE` makes one)"
+            "--bounds-epsilon is charged to the ledger of the site that holds the sample's rows; "
+            "give --ledger FILE (`peerwise ledger FILE --new SITE` creates one)"
         )
     names = [str(c) for c in table.frame] if isinstance(table.frame, pd.DataFrame) else []
     wanted = [

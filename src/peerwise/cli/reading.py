@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", help="NAME=number, NAME=category or NAME=drop; repeatable."),
+    typer.Option(
+        "--column", help="Read a column as NAME=number, NAME=category or NAME=drop; repeatable."
+    ),
+]
+Target = Annotated[str | None, typer.Option(help="The column to predict, if the data are a file.")]
+Typing = Annotated[
+    str, typer.Option(help="How to find categories: distinct (few values) or manifest (declared).")
 ]
 MissingWord = Annotated[
     list[str] | None, typer.Option(help="A word that means missing, such as NA; repeatable.")
@@ -79,7 +85,9 @@ def _learnt_from(cell: "Cell") -> list[str]:
         lines.append(f"  {cells} cells hold categories that no training row has ({names})")
     strange = int(np.sum(np.asarray(world.y_test) == len(world.schema.classes)))
     if strange:
-        lines.append(f"  {strange} test rows are of a class that no training row has: errors")
+        lines.append(
+            f"  {strange} test rows have a class that no training row has: they count as errors"
+        )
     return lines
 
 

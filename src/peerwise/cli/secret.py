@@ -10,14 +10,14 @@ ASK = Path("-")
 PassphraseFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with the passphrase of the node's key, - to be asked "
+        help="A file with the passphrase of the node's key, or - to type it "
         "[default: PEERWISE_KEY_PASSPHRASE]."
     ),
 ]
 AuthorityFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with the passphrase of the authority's key, - to be asked "
+        help="A file with the passphrase of the authority's key, or - to type it "
         "[default: PEERWISE_CA_PASSPHRASE]."
     ),
 ]

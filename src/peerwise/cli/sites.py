@@ -10,37 +10,46 @@ from rich.table import Table
 
 from peerwise.cli.common import Data, Out, console, errors, progress, use_data
 from peerwise.cli.peer import Allow
-from peerwise.cli.reading import Columns, MissingWord, column_kinds
+from peerwise.cli.reading import Columns, MissingWord, Target, column_kinds
 from peerwise.errors import BadSetting
 
 
 def join(
-    source: Annotated[str, typer.Argument(help="A data set, or a CSV or Parquet file.")],
-    site: Annotated[str, typer.Option(help="The column that says which site holds a row.")],
-    target: Annotated[str | None, typer.Option(help="The column to predict (files).")] = None,
+    source: Annotated[str, typer.Argument(help="A data set's name, or a CSV or Parquet file.")],
+    site: Annotated[str, typer.Option(help="The column that names the site of a row.")],
+    target: Target = None,
     positive: Annotated[
         str | None, typer.Option(help="The class of interest [default: the last of two].")
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="auroc, auprc, balanced_accuracy, sensitivity, log_loss, ...")
+        str,
+        typer.Option(
+            help="What decides: auroc, auprc, balanced_accuracy, sensitivity, log_loss, ..."
+        ),
     ] = "auroc",
     threshold: Annotated[
-        float, typer.Option(help="Probability from which a row is taken for positive.")
+        float, typer.Option(help="A row is positive from this probability on.")
     ] = 0.5,
-    by: Annotated[str | None, typer.Option(help="Columns of subgroups, with commas.")] = None,
-    model: Annotated[str, typer.Option(help="See `peerwise list models`.")] = "naive_bayes",
-    topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
+    by: Annotated[
+        str | None, typer.Option(help="Columns that define subgroups, separated by commas.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="The model: see `peerwise list models`.")
+    ] = "naive_bayes",
+    topology: Annotated[
+        str, typer.Option(help="The graph: see `peerwise list topologies`.")
+    ] = "random_tree",
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 64,
-    seed: Annotated[int, typer.Option(min=0, help="Another split, another network.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the network.")] = 0,
     column: Columns = None,
     missing_word: MissingWord = None,
     data: Data = None,
     out: Out = None,
 ) -> None:
-    """Should my site join? Each site's own model against the network's, on its own rows.
+    """Should my site join? Compare each site's own model with the network's, on its own rows.
 
-    Every site keeps 30 % of its rows to judge by. The gain comes with a 95 % interval; below, what
-    the network's models are worth for every site and subgroup.
+    Every site holds out 30 % of its rows for the comparison. The gain comes with a 95 % interval.
+    A second table reports how good the network's models are for every site and subgroup.
     """
     from peerwise.data.encode import WORDS
     from peerwise.report import figures, sites
@@ -77,18 +86,19 @@ def join(
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(help="A model file: of `peerwise peer export`, or of Statistics.save."),
+        typer.Argument(help="A model file from `peerwise peer export` or Statistics.save."),
     ],
-    rows: Annotated[Path, typer.Argument(help="A CSV or Parquet file; columns go by name.")],
-    out: Annotated[Path, typer.Option(help="Where the predictions go.")] = Path("predictions.csv"),
+    rows: Annotated[
+        Path, typer.Argument(help="A CSV or Parquet file; columns are matched by name.")
+    ],
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
     allow: Allow = None,
     missing_word: MissingWord = None,
 ) -> None:
-    """Say the class of every row of a file, and how probable each class is.
+    """Predict the class of every row of a file, with the probability of each class.
 
-    Categories are compared as texts, as they stand in the file. What is empty, and a category that
-    the model does not know, is integrated out by a model of statistics, and refused by one that
-    allows no gaps.
+    Categories are compared as text, exactly as in the file. A model of statistics integrates out
+    empty cells and categories that it does not know; a model that allows no gaps refuses them.
     """
     from dataclasses import replace
 
@@ -126,25 +136,31 @@ def predict(
 
 def ledger(
     file: Annotated[Path, typer.Argument(help="A site's or a node's privacy ledger.")],
-    node: Annotated[str | None, typer.Option(help="Refuse it unless it is this node's.")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="Fail unless the ledger belongs to this node.")
+    ] = None,
     new: Annotated[
-        str | None, typer.Option(metavar="SITE", help="Make the ledger of a site, once.")
+        str | None, typer.Option(metavar="SITE", help="Create the ledger of a site, once.")
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="With --new: the most that all releases may cost.")
+        float | None,
+        typer.Option(help="With --new: the epsilon that all releases together may cost."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="With --new: the same of delta.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option(help="With --new: the delta that all releases together may cost.")
+    ] = 0.0,
     accountant: Annotated[
         str | None, typer.Option(help="With --new: basic, rdp or pld [default: pld with a delta].")
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Also how each release was made, and of which rows.")
+        bool,
+        typer.Option("--details", help="Also show how each release was made, from which rows."),
     ] = False,
 ) -> None:
-    """Show what a site has released and what is left of its privacy budget; --new makes one.
+    """Show a site's privacy ledger: what it has released and what is left; --new creates one.
 
-    The ledger of a site counts what all its charters, methods and states release. Keep it outside
-    any state folder and never put an older copy in its place: neighbours would find out.
+    The ledger counts what all charters, methods and states of a site release. Keep it outside any
+    state folder. Never replace it by an older copy: neighbours would find out.
     """
     from peerwise.privacy import Ledger
 
@@ -156,7 +172,7 @@ def ledger(
     elif epsilon is not None or delta or accountant is not None:
         raise BadSetting("--epsilon, --delta and --accountant are for --new SITE")
     if not file.exists():
-        raise BadSetting(f"there is no ledger {file}; --new SITE makes one")
+        raise BadSetting(f"there is no ledger {file}; --new SITE creates one")
     with Ledger.open(file, node=node) as opened:
         rows, spent, left = opened.table(), opened.total(), opened.left()
         budget, name = opened.budget, opened.node

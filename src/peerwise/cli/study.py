@@ -49,13 +49,13 @@ def demo(
     nodes: Annotated[int, typer.Option(min=2, help="Size of the network.")] = 24,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 96,
     topology: Annotated[str, typer.Option(help="See `peerwise list topologies`.")] = "random_tree",
-    seed: Annotated[int, typer.Option(min=0, help="Another network, another split.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("peerwise-demo.png"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the network and of the split.")] = 0,
+    out: Annotated[Path, typer.Option(help="Picture to write.")] = Path("peerwise-demo.png"),
     page: Port = None,
 ) -> None:
-    """A network of nodes learns handwritten digits while you watch.
+    """Watch a simulated network learn handwritten digits.
 
-    Every node holds 1200 / NODES images and talks to its neighbours only. Needs no data folder.
+    Every node holds 1200 / NODES images and talks only to its neighbours. Needs no data folder.
     """
     from peerwise.learner import cell
     from peerwise.report import figures
@@ -73,7 +73,7 @@ def demo(
     }  # fmt: skip
     described = cell(sections)
     console.print(
-        f"{nodes} nodes hold {rows} images each; each tells its neighbours statistics, never an "
+        f"{nodes} nodes hold {rows} images each; each sends its neighbours statistics, never an "
         "image."
     )
     if page is not None:
@@ -151,7 +151,8 @@ def reproduce(
         typer.Argument(help="e.g. crc/table-4, crc/all, rc/compare: see `peerwise list items`."),
     ],
     datasets: Annotated[
-        str | None, typer.Option(help="Only these, with commas: adult,letter.")
+        str | None,
+        typer.Option(help="Use only these data sets, separated by commas: adult,letter."),
     ] = None,
     reps: Annotated[
         int | None,
@@ -161,10 +162,10 @@ def reproduce(
     out: Out = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Few data sets, repetitions (50 trials) and nodes."),
+        typer.Option("--quick", help="Use fewer data sets, repetitions (50 trials) and nodes."),
     ] = False,
     kept: Annotated[
-        bool, typer.Option("--kept", help="Run nothing: show what the folder has so far.")
+        bool, typer.Option("--kept", help="Run nothing; show the results already in the folder.")
     ] = False,
     fresh: Fresh = False,
     workers: Workers = None,
@@ -176,9 +177,9 @@ def reproduce(
     memory: Memory = None,
     html: Html = False,
 ) -> None:
-    """Run a table or figure of a paper and set our numbers beside the paper's.
+    """Run a table or figure of a paper and show our numbers beside the paper's.
 
-    What is done is kept in the folder: an interrupted run goes on where it stopped.
+    The folder keeps finished runs: after an interruption, the same command resumes.
     """
     from peerwise.papers.reproduce import choose
     from peerwise.papers.reproduce import reproduce as run_items
@@ -213,14 +214,14 @@ def _show_paper(folder: Path) -> None:
 
     for figure in show(folder, console):
         console.print(f"Figure: {escape(str(figure))}")
-    console.print(
-        f"Results: [bold]{escape(str(folder))}[/] (results.parquet, results.json, environment.json)"
-    )
+    files = ("results.parquet", "results.json", "environment.json")  # without a run: not all
+    names = ", ".join(name for name in files if (folder / name).exists())
+    console.print(f"Results: [bold]{escape(str(folder))}[/] ({names})")
 
 
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; a list stands for a sweep.")
+        Path | None, typer.Argument(help="A run file (TOML); a list of values is a sweep.")
     ] = None,
     data: Data = None,
     out: Out = None,
@@ -245,10 +246,10 @@ def run(
     wait: Wait = 300,
     cut: Cut = "auto",
     show_keys: Annotated[
-        bool, typer.Option("--keys", help="List every section with its keys and stop.")
+        bool, typer.Option("--keys", help="List every section with its keys, then exit.")
     ] = False,
 ) -> None:
-    """Run an experiment, a sweep or a comparison of your own.
+    """Run your own experiment, sweep or comparison from a run file.
 
     Example:
 
@@ -267,7 +268,7 @@ def run(
     from peerwise.study.together import OneNetwork
 
     if config is None:
-        raise BadSetting("give a TOML file to run, or --keys to see what can stand in one")
+        raise BadSetting("give a TOML file to run, or --keys to list the keys that it may have")
     look = _look(figure, style)
     use_rows(rows)
     asked = Asked(devices, coordinator, processes, process, wait, cut)
@@ -312,10 +313,13 @@ def _refuse_beside(asked: Asked, *, engine: str, page: int | None) -> None:
     """Refuse what does not go with a network that many devices share."""
     name = "devices" if asked.devices is not None else "coordinator"
     if engine != "local":
-        raise BadSetting(f"--engine {engine} runs cells one by one on workers: remove --{name}")
+        raise BadSetting(
+            f"--engine {engine} runs each cell on one worker, so it does not go with --{name}: "
+            "remove one of them"
+        )
     if page is not None:
         raise BadSetting(
-            f"--page shows a run of one device as it goes on: remove --{name}, or write the page "
+            f"--page works only for a run on one device: remove --{name}, or write the page "
             "afterwards with peerwise report --html"
         )
 
@@ -387,23 +391,25 @@ def _show_sweep(folder: Path, **look: Any) -> None:
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     markdown: Annotated[
-        Path | None, typer.Option(help="Write a reproduction's tables to this Markdown file.")
+        Path | None, typer.Option(help="Write a paper's tables to this Markdown file.")
     ] = None,
     figure: Figures = None,
     facet: Facet = None,
     style: Style = None,
     nodes: Annotated[
-        str | None, typer.Option(help="A metric to show for every node: test_error, say.")
+        str | None, typer.Option(help="A metric to show for every node, such as test_error.")
     ] = None,
     html: Html = False,
 ) -> None:
-    """Show the tables and draw the figures of a run again."""
+    """Show a run's tables and draw its figures again."""
     from peerwise.files import write_whole
     from peerwise.papers.show import page
     from peerwise.study.results import read_folder
 
     if not folder.is_dir():
-        raise BadSetting(f"there is no folder {folder}; runs are in runs/ unless --out said else")
+        raise BadSetting(
+            f"there is no folder {folder}; runs are in runs/ unless --out named another folder"
+        )
     records, _, _ = read_folder(folder)
     if html:
         _write_page(folder)

@@ -86,7 +86,7 @@ def number_objects(column: pd.Series) -> bool:
 
 
 def subset(column: Array | Coded, rows: Array | None) -> Array | Coded:
-    """The column of some rows alone: texts that only others have are not there."""
+    """The column restricted to some rows, without the texts that only other rows have."""
     if rows is None:
         return column
     if not isinstance(column, Coded):
@@ -130,7 +130,7 @@ def spelt(column: Coded) -> Coded:
 def numbers(
     name: str, column: Array | Coded, comma: bool = False, read: Parsed | None = None
 ) -> Array:
-    """The column as numbers [m], NaN = missing or infinite; BadData names a text that is none.
+    """The column as numbers [m], NaN = missing or infinite; BadData names a text that is no number.
 
     `comma`: a comma is certainly a decimal one, also in "1,234". `read`: its texts as they were
     parsed before.
@@ -144,7 +144,7 @@ def numbers(
     for i in np.flatnonzero(~read.fits)[:1]:
         raise BadData(
             f"column '{name}' should be numeric and holds {shown(texts[i], 'another text')}, first "
-            f"in row {int(np.argmax(column.codes == i))} (counted from 0); mend it, drop the"
+            f"in row {int(np.argmax(column.codes == i))} (counted from 0); correct it, drop the"
             " column or declare it categorical"
         )
     if read.unsure and not comma:
@@ -153,7 +153,7 @@ def numbers(
 
 
 def unsure(name: str, text: str) -> str:
-    """What to say about a comma that may separate thousands or decimals."""
+    """The message about a comma that may separate thousands or decimals."""
     return (
         f"column '{name}' holds {shown(text, 'numbers with a comma')}, which may be thousands or a "
         "decimal comma; write it "
@@ -174,7 +174,9 @@ def no_infinity(name: str, column: Array | Coded) -> None:
     else:
         wrong = np.isinf(column)
     if wrong.any():
-        raise BadData(f"column '{name}' holds infinity {where(wrong)}; mend or empty such cells")
+        raise BadData(
+            f"column '{name}' holds infinity {where(wrong)}; correct or empty these cells"
+        )
 
 
 def _finite(values: Array) -> Array:
@@ -187,14 +189,14 @@ def gaps(column: Array | Coded) -> Array:
 
 
 def distinct(column: Array | Coded) -> Array | list[str]:
-    """The different values that are there."""
+    """The distinct values that occur."""
     if isinstance(column, Coded):
         return column.texts
     return np.asarray(pd.unique(column[~np.isnan(column)]))
 
 
 def code(column: Array | Coded, categories: Sequence[str]) -> tuple[Array, Array]:
-    """Each value's place in `categories` as a float, NaN for one that is not there; which are not.
+    """Each value's index in `categories` as a float, NaN for an unknown one; and which are unknown.
 
     A text counts as the category that is spelt like it, or else as the one that is the same number:
     files write 1 as 1.0 where a column has gaps. A missing value has the place of "(missing)" where

@@ -23,7 +23,7 @@ def decode(x: Array, schema: Schema, y: Array | None = None) -> pd.DataFrame:
     [{'age': 45.0, 'ill': 'yes'}]
     """
     if x.ndim != 2 or x.shape[1] != len(schema.features):
-        raise BadData(f"x has shape {x.shape} and the schema {len(schema.features)} features")
+        raise BadData(f"x has shape {x.shape} but the schema has {len(schema.features)} features")
     columns = {f.name: _column(x[:, i], f) for i, f in enumerate(schema.features)}
     if y is not None:
         columns[schema.target] = np.asarray(schema.classes, object)[np.asarray(y, int)]

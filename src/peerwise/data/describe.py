@@ -49,7 +49,7 @@ class Reading(NamedTuple):
     warnings: tuple[str, ...]
 
     def lines(self, most: int = LINES) -> list[str]:
-        """What a run says: the table, its columns by kind, then warnings, in at most so many."""
+        """The lines that a run prints: the table, its columns by kind, then warnings."""
         few = _listed([f"{c} {n}" for c, n in self.classes.items()])
         out = [f"{self.name}: {self.rows} rows, target {self.target} of {len(self.classes)} classes"
                f" ({few})"]  # fmt: skip
@@ -78,7 +78,7 @@ class Reading(NamedTuple):
 
 
 def describe(table: Table | Raw, encoded: Encoded | None = None, **how: Any) -> Reading:
-    """How `encode` reads a table; `how` are its options, `encoded` what it gave, where known.
+    """How `encode` reads a table; `how` are its options, `encoded` its result, if known.
 
     A column gives the target away if it tells the class in every row: each of its values belongs
     to one class and stands for 5 rows or more on average (numbers: of at most 50 values); or the

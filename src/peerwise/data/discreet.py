@@ -1,4 +1,4 @@
-"""Whether a message may quote what a cell holds.
+"""Whether a message may quote the contents of a cell.
 
 On the terminal of somebody who reads a file of their own it helps. What a peer says ends up in
 logs, in tickets and at neighbours: there a column and a row are named, and never a value.
@@ -44,5 +44,5 @@ def is_discreet() -> bool:
 
 
 def shown(cell: object, instead: str) -> str:
-    """A cell in quotes, or what is said instead of it."""
+    """A cell in quotes, or the words to use instead of it."""
     return instead if _DISCREET.get() else f"'{cell}'"

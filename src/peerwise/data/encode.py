@@ -193,7 +193,7 @@ def encode_rows(frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
 def read_rows(
     frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
 ) -> tuple[Array, tuple[Unknown, ...]]:
-    """The same, and the columns that hold categories that the schema does not have.
+    """As `encode_rows`, and the columns that hold categories that the schema does not have.
 
     Categories are compared as texts, nothing stripped; numbers may have a decimal comma.
     """
@@ -256,7 +256,7 @@ def _learn_classes(table: Table, labels: Array | Coded) -> tuple[str, ...]:
     if len(texts) == 1:
         raise BadData(
             f"every row of '{table.name}' is of class {shown(texts[0], 'one alone')} "
-            f"('{table.target}'): there is nothing to tell apart; name another target, or take "
+            f"('{table.target}'): there is nothing to learn; name another target, or take "
             "more rows"
         )
     if len(texts) > MANY:
@@ -267,8 +267,8 @@ def _learn_classes(table: Table, labels: Array | Coded) -> tuple[str, ...]:
             raise BadData(
                 f"the target '{table.target}' has {len(texts)} different {kind} in "
                 f"{len(labels.codes)} rows: it looks like "
-                f"{'a quantity (regression)' if broken else 'an identifier'}, and classes are "
-                "learnt here; name another target, or make a few classes of it"
+                f"{'a quantity (regression)' if broken else 'an identifier'}, but Peerwise learns "
+                "classes; name another target, or turn it into a few classes"
             )
     return in_order(texts)
 
@@ -431,7 +431,7 @@ def _under(
             raise BadData(f"'{table.name}' has no column '{name}', which the schema needs{hint}")
     if not isinstance(table.frame, pd.DataFrame):
         if any(f.kind != "numeric" or f.categories for f in schema.features):
-            raise BadData(f"'{table.name}' is an array of numbers, and the schema has categories")
+            raise BadData(f"'{table.name}' is an array of numbers, but the schema has categories")
         places = {f.name: raw.places[f.name] for f in schema.features}
         return _pixels(_flat(table.frame), places, gap and other), ()
     x = np.empty((len(table.frame), len(schema.features)))
@@ -456,7 +456,7 @@ def _under(
 
 
 def not_one_of(unknown: Unknown, feature: Feature) -> str:
-    """What to say where a category must be one of those that were agreed on."""
+    """The message about a category that is not one of the agreed ones."""
     known = ", ".join(feature.categories)
     return f"{unknown}, which is not one of: {known}; mend or remove the row"
 

@@ -1,4 +1,4 @@
-"""What a source reads, as one short text: it changes when the rows that it stands for may have."""
+"""One short text for the bytes that a source reads: it changes when its rows may have changed."""
 
 import hashlib
 import json

@@ -39,7 +39,7 @@ def _reading(path: Path) -> Iterator[None]:
         # those of these kinds tell lines and columns; others may quote what they could not read
         plain = isinstance(error, OSError | pd.errors.ParserError | pd.errors.ParserWarning)
         why = type(error).__name__ if is_discreet() and not plain else one_line(error)
-        raise BadFile(f"cannot read '{path}' ({why}); mend it or copy it again") from error
+        raise BadFile(f"cannot read '{path}' ({why}); repair it or copy it again") from error
 
 
 class Header(NamedTuple):
@@ -51,7 +51,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: Path) -> Header:
-    """The columns of a table; of two that are called alike the second is called NAME.1."""
+    """The columns of a table; the second of two columns with one name becomes NAME.1."""
     with _reading(path):
         if path.suffix.lower() == ".parquet":
             schema = pq.read_schema(path)
@@ -122,7 +122,7 @@ def _split(path: Path) -> str:
     for word, split in {"train": "train", "test": "test", "t10k": "test"}.items():
         if word in path.name.lower():
             return split
-    raise BadFile(f"'{path}' must have train, test or t10k in its name, to tell its part")
+    raise BadFile(f"'{path}' must have train, test or t10k in its name, to show which part it is")
 
 
 def idx_parts(paths: list[Path]) -> dict[str, tuple[Array, Array]]:

@@ -74,10 +74,12 @@ def load(name: str | Path, *, folder: str | Path | None = None, target: str | No
     if wanted in BUNDLED:
         return _bundled(wanted, target)
     if Path(wanted).is_file():
-        raise BadFile(f"'{wanted}' is neither of {' nor '.join(TABULAR)}; save it as one of them")
+        raise BadFile(
+            f"'{wanted}' is not a file of type {' or '.join(TABULAR)}; save it as one of them"
+        )
     if wanted == emnist.NAME:
         raise BadFile(
-            f"'{wanted}' is not at hand; copy {', '.join(emnist.FILES)} into the data folder,"
+            f"'{wanted}' was not found; copy {', '.join(emnist.FILES)} into the data folder,"
             f" which `folder` or {manifest.FOLDER_VARIABLE} names"
         )
     error = UnknownName("data set", wanted, {*entries, *BUNDLED})
@@ -87,7 +89,7 @@ def load(name: str | Path, *, folder: str | Path | None = None, target: str | No
 
 
 def available(folder: str | Path | None = None) -> list[dict[str, Any]]:
-    """What `load` knows by name: the folder's sets, where there is a folder, then the bundled."""
+    """The sets that `load` knows by name: the folder's, if there is a folder, then the bundled."""
     home = manifest.find_folder(folder)
     entries = {} if home is None else manifest.read_manifest(home)
     keys = ("name", "kind", "rows", "features", "classes", "source", "note")
@@ -130,7 +132,10 @@ def _file(path: Path, target: str | None) -> Table:
         raise BadFile(f"there is no file '{path}'")
     header = read_header(path)
     if target is None:
-        raise BadSetting(f"'{path}' needs `target`, one of its columns{_listing(header.names)}")
+        raise BadSetting(
+            f"'{path}' needs `target` (in a command --target), one of its columns"
+            f"{_listing(header.names)}"
+        )
     _known_target(path, target, header.names)
     _one_target(path, target, header)
     frame = read_frame(path, header)
@@ -173,7 +178,7 @@ def _listed(home: Path, entry: Entry, target: str | None) -> Table:
     table = readers[kind](manifest.whole_files(home, entry), entry, target)
     if entry.get("rows") not in (None, len(table.labels)):
         listed, rows = entry["rows"], len(table.labels)
-        raise BadFile(f"'{table.name}' has {rows} rows and the manifest tells {listed}")
+        raise BadFile(f"'{table.name}' has {rows} rows, but the manifest says {listed}")
     return table
 
 
@@ -286,7 +291,7 @@ def _openml(name: str, target: str | None) -> Table:
         raise BadFile(f"OpenML has no table '{name}' that can be read: {error}") from error
     target = target or bunch.details.get("default_target_attribute")
     if target is None:
-        raise BadSetting(f"OpenML's '{name}' names no target; give `target`")
+        raise BadSetting(f"OpenML names no target for '{name}'; give `target`")
     _known_target(f"openml:{name}", target, list(bunch.frame.columns))
     note = f"OpenML {bunch.details.get('id', name)}, version {bunch.details.get('version', '?')}."
     frame, labels = bunch.frame.drop(columns=[target]), _texts(bunch.frame[target])

@@ -44,7 +44,9 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
         raise BadFile(f"'{path}' must be an object with the list 'datasets'")
     if raw.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
         version = raw["format_version"]
-        raise BadFile(f"'{path}' has format version {version!r}; only {FORMAT_VERSION} is read")
+        raise BadFile(
+            f"'{path}' has format version {version!r}; this version reads only {FORMAT_VERSION}"
+        )
     entries: dict[str, Entry] = {}
     for i, entry in enumerate(raw["datasets"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
@@ -64,12 +66,12 @@ def text(entry: Entry, key: str) -> str:
 
 
 def optional_text(entry: Entry, key: str) -> str | None:
-    """The text under `key`, None when there is none."""
+    """The text under `key`, None if it is absent."""
     return None if entry.get(key) is None else text(entry, key)
 
 
 def texts(entry: Entry, key: str) -> tuple[str, ...]:
-    """The list of texts under `key`, empty when there is none."""
+    """The list of texts under `key`, empty if it is absent."""
     value = entry.get(key, [])
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise BadFile(f"'{key}' of the manifest's entry '{entry['name']}' must be a list of texts")
@@ -84,7 +86,7 @@ def feature_columns(entry: Entry, columns: Iterable[str]) -> list[str]:
 
 
 def whole_files(folder: Path, entry: Entry) -> list[Path]:
-    """The paths of an entry's files, each there and of the size that the manifest gives."""
+    """The paths of an entry's files; each exists and has the size that the manifest gives."""
     paths = []
     for part in _parts(entry):
         path = folder / part["file"]

@@ -1,4 +1,4 @@
-"""Numbers as files write them: with a point or a decimal comma; and what only looks like one."""
+"""Numbers as files write them, with a point or a decimal comma, and texts that look like one."""
 
 import math
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from peerwise.data import emnist
 
 
 class Published(NamedTuple):
-    """What a manifest would say of a set, and how its file may be called."""
+    """The manifest entry of a published set, and the names that its file may have."""
 
     files: tuple[str, ...]
     kind: str

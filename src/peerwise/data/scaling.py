@@ -20,7 +20,7 @@ def standardise(x: Array, schema: Schema, rows: Array | None = None) -> tuple[Ar
     under the schema returned gives the x returned, also when x was standardised before.
     """
     if x.ndim != 2 or x.shape[1] != len(schema.features):
-        raise BadData(f"x has shape {x.shape} and the schema {len(schema.features)} features")
+        raise BadData(f"x has shape {x.shape} but the schema has {len(schema.features)} features")
     sample = x if rows is None else x[rows]
     if len(sample) == 0:
         raise BadData("there are no rows to take center and scale from")

@@ -277,8 +277,8 @@ class RiskCalibratedClassifier(Tabular):
         complete = int((~np.isnan(x[:, numbers]).any(1)).sum())
         if not complete:
             raise BadData(
-                f"no row has all its numbers, and {self.model} learns a covariance from such rows "
-                "alone; fill some in, or take naive_bayes, which needs none"
+                f"every row lacks a number, and {self.model} learns a covariance only from "
+                "complete rows; fill some in, or use naive_bayes, which needs no complete row"
             )
         if 2 * complete < len(x):
             warnings.warn(
@@ -405,7 +405,7 @@ class RiskCalibratedClassifier(Tabular):
         return self.classifier_.log_joint(self._encode(X))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """log p(y | x); what is missing is integrated out."""
+        """log p(y | x); missing features are integrated out."""
         x = self._encode(X)
         return self.classifier_.log_proba(x)
 
@@ -430,7 +430,7 @@ class RiskCalibratedClassifier(Tabular):
             row = np.asarray(row)[None]
         x = self._encode(row)
         if len(x) != 1:
-            raise BadData(f"one row is explained at a time, got {len(x)}")
+            raise BadData(f"explain takes one row, got {len(x)}")
         names = [None if c is None else str(c) for c in (target, against)]
         return self.classifier_.explain(x[0], *names)
 

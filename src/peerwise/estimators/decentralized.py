@@ -36,7 +36,7 @@ RECORDS = 12  # rounds in the history, spread over the run
 
 
 class DecentralizedClassifier(Tabular):
-    """Nodes that hold their own rows and learn from what their neighbours tell them.
+    """A simulated network: nodes keep their own rows and learn from their neighbours' messages.
 
     What a run file says in sections is said in parameters here: a name, or a dictionary with a name
     and options, such as `{"name": "crc", "lr": 0.1}`. `peerwise list` shows names and options.
@@ -161,17 +161,17 @@ class DecentralizedClassifier(Tabular):
             described = cell(raw)
         except Varies as varies:
             raise BadSetting(
-                f"{varies} is a list, and a network learns in one way; give one value, or try all "
+                f"{varies} is a list, but an estimator takes one value; give one, or try all "
                 "with GridSearchCV"
             ) from None
         name = described.method.name
         if not offered(described.method, "estimator"):
             raise BadSetting(
-                f"{name} learns from all rows at one place, and the nodes of a network hold their "
+                f"{name} learns from all rows in one place, but the nodes of a network hold their "
                 "own; take another method, such as crc, relay or isolated"
             )
         if self.privacy is not None and "privacy" not in described:
-            raise BadSetting(f"{name} adds no noise and does not read privacy: leave it out")
+            raise BadSetting(f"{name} adds no noise and does not use privacy: leave it out")
         return described
 
     def _network(self) -> tuple[Any, Any]:
@@ -208,7 +208,7 @@ class DecentralizedClassifier(Tabular):
                 )
             return topology.from_graph(graph)
         if graph.n != n:
-            raise BadSetting(f"the topology has {graph.n} nodes and there are {n} groups")
+            raise BadSetting(f"the topology has {graph.n} nodes, but there are {n} groups")
         given: Topology = graph
         return given
 
@@ -225,7 +225,7 @@ class DecentralizedClassifier(Tabular):
         site = self._site()
         kept = [c for j, c in enumerate(columns) if j != site]
         if not kept:
-            raise BadData(f"no feature is left beside '{self.groups}'")
+            raise BadData(f"X has no feature besides '{self.groups}'")
         return kept
 
     def _owners(self, columns: list[Any], rows: int, groups: Any, rng: Any) -> Array:
@@ -341,7 +341,7 @@ class DecentralizedClassifier(Tabular):
         return np.exp(self.predict_log_proba(X, node))
 
     def predict(self, X: Any, node: Any = None) -> Array:
-        """The class that the consensus, or one node's model, says."""
+        """The class that the consensus, or one node's model, predicts."""
         return self._decide(self.predict_log_proba(X, node))
 
 

@@ -1,4 +1,4 @@
-"""What nodes of a simulated network say about rows, whatever their method keeps as its value."""
+"""Predictions of the nodes of a simulated network, whatever their method keeps as its value."""
 
 import math
 from dataclasses import dataclass

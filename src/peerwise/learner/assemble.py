@@ -41,7 +41,7 @@ class Assembled(NamedTuple):
 
 
 class Facts(dict[str, Any]):
-    """What is known of a cell; what must be made is made when it is first asked for."""
+    """The known facts of a cell; a fact that must be computed is computed on first use."""
 
     def __init__(self, known: dict[str, Any], makers: dict[str, Callable[[], Any]]):
         super().__init__(known)
@@ -71,7 +71,7 @@ def make_links(cell: Cell, world: World) -> Topology:
         links: Topology = world.links
     elif s["push"] and s["redraw"] is not None:
         raise BadSetting(
-            "[network] push draws whom a node tells in every round, along one graph: "
+            "[network] push draws a receiver for each node in every round, along one graph: "
             "remove redraw, or push"
         )
     elif s["push"]:
@@ -82,7 +82,7 @@ def make_links(cell: Cell, world: World) -> Topology:
         if "seed" not in find("topology", table["name"]).facts:
             raise BadSetting(
                 f"[network] redraw draws a new graph, and {table['name']} is always the same: "
-                "remove it, or take a topology that is drawn, such as random_tree"
+                "remove it, or use a random topology, such as random_tree"
             )
         rounds = max(cell["run"]["rounds"], 1)
         every = min(s["redraw"], rounds)
@@ -216,7 +216,7 @@ def _draw(cell: Cell, world: World, facts: Facts) -> Any:
     s = cell["privacy"]
     if s["person"] is not None:
         raise BadSetting(
-            "[privacy] person is of peers, whose files say whose a row is; remove it here"
+            "[privacy] person is only for peers, whose files name a row's person; remove it here"
         )
     budget = _budget(cell, world)
     shared: dict[str, Any] = {"epsilon": budget.epsilon, "sensitivity": s["sensitivity"]}
@@ -312,6 +312,6 @@ _FACES: dict[str, tuple[set[str], set[str]]] = {
 
 
 def offered(known: Declared, face: str) -> bool:
-    """Whether a face ("run", "estimator", "peer") has what a method asks for."""
+    """Whether an interface ("run", "estimator", "peer") knows all facts that a method asks for."""
     unknown, places = _FACES[face]
     return known.traits.place in places and not unknown & set(known.facts)

@@ -30,7 +30,7 @@ EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
 
 
 class Outcome(NamedTuple):
-    """What one cell gave, for every repetition, recorded round and node.
+    """The results of one cell, for every repetition, recorded round and node.
 
     Errors on the training rows are measured after the last round only: there are many such rows.
     What is measured after combining is called `combined_...`.
@@ -209,7 +209,7 @@ def _on_the_clock(
     if "network" in cell and cell["network"]["channel"]["name"] != "perfect":
         name = cell["network"]["channel"]["name"]
         raise BadSetting(
-            f"the metric clock is for messages that all arrive at once, and channel '{name}' loses "
+            f"the metric clock needs messages that all arrive at once, but channel '{name}' loses "
             "or delays some: remove the metric, or the channel"
         )
     seconds = []
@@ -284,7 +284,7 @@ def _joined(name: str, parts: list[np.ndarray]) -> np.ndarray:
     if len({part.shape[1:] for part in parts}) > 1:
         raise BadData(
             f"'{name}' has a value for each class, and not all repetitions drew training rows of "
-            "the same classes; take more rows, or say [data] public = true if all classes are known"
+            "the same classes; use more rows, or set [data] public = true if the classes are public"
         )
     return np.concatenate(parts)
 

@@ -32,27 +32,27 @@ class Data(NamedTuple):
     """Which rows there are and how they are read."""
 
     source: Annotated[str, "a name of `peerwise data list`, or a CSV or Parquet file"] = "digits"
-    target: Annotated[str | None, "the column to predict (files)"] = None
+    target: Annotated[str | None, "the column to predict, if source is a file"] = None
     typing: Annotated[
         Literal["distinct", "manifest"],
-        "a column of at most `distinct` values is a category, or as its source declares",
+        "how to find categories: at most `distinct` values, or as the source declares",
     ] = "distinct"
-    distinct: Annotated[int, Ge(1), "the most values of a category"] = 10
+    distinct: Annotated[int, Ge(1), "the most values that a category may have"] = 10
     columns: Annotated[
-        dict[str, Literal["number", "category", "drop"]], "what single columns are, by name"
+        dict[str, Literal["number", "category", "drop"]], "the kinds of single columns, by name"
     ] = {}  # noqa: RUF012 (never changed)
-    missing: Annotated[Literal["category", "missing", "error"], "what a missing value is"] = (
+    missing: Annotated[Literal["category", "missing", "error"], "how to treat missing values"] = (
         "category"
     )
     missing_words: Annotated[tuple[str, ...], "words that mean missing"] = WORDS
     drop: Annotated[tuple[str, ...], "columns to leave out"] = ()
     public: Annotated[
         bool | None,
-        "kinds, categories and classes of all rows, not of training rows; none: of published sets",
+        "learn kinds, categories and classes from all rows; none: only for published sets",
     ] = None
     scale: Annotated[
         Literal["each", "all", "unit"],
-        "numbers to mean 0 and variance 1 feature by feature, or all alike, or from 0 to 1",
+        "scale numbers to mean 0, variance 1: each feature, or all alike; unit: from 0 to 1",
     ] = "each"
 
 
@@ -63,24 +63,22 @@ class Split(NamedTuple):
     nodes: Annotated[int, Ge(1), "size of the network"] = 50
     rows: Annotated[
         Annotated[int, Ge(1)] | Literal["all"] | None,
-        "rows a node, on average; none: 50, or fewer so that test rows are left",
+        "mean rows per node; none: 50, or fewer to leave test rows",
     ] = None
-    sizes: Annotated[str, Named("sizes"), "how rows are spread over the nodes"] = "equal"
-    shift: Annotated[str, Named("shift"), "how nodes see or label rows otherwise"] = "none"
-    test: Annotated[Literal["drawn", "own"], "test rows drawn, or those of the set's own split"] = (
-        "drawn"
-    )
-    test_rows: Annotated[int, Ge(1), "at most so many test rows"] = 10_000
-    train_rows: Annotated[int | None, Ge(1), "at most so many rows to deal"] = None
+    sizes: Annotated[str, Named("sizes"), "how many rows each node gets"] = "equal"
+    shift: Annotated[str, Named("shift"), "how nodes see or label rows differently"] = "none"
+    test: Annotated[Literal["drawn", "own"], "draw test rows, or use the set's own split"] = "drawn"
+    test_rows: Annotated[int, Ge(1), "the most test rows"] = 10_000
+    train_rows: Annotated[int | None, Ge(1), "the most rows that all nodes get together"] = None
 
 
 class Network(NamedTuple):
-    """Who hears whom, and what befalls messages."""
+    """Who hears whom, and which messages arrive."""
 
     topology: Annotated[str, Named("topology"), "the graph"] = "random_tree"
     channel: Annotated[str, Named("channel"), "which messages arrive, and when"] = "perfect"
-    redraw: Annotated[int | None, Ge(1), "draw a new graph every so many rounds"] = None
-    push: Annotated[bool, "a node tells one random neighbour a round, not all"] = False
+    redraw: Annotated[int | None, Ge(1), "draw a new graph after this many rounds"] = None
+    push: Annotated[bool, "a node sends to one random neighbour per round, not to all"] = False
     fixed: Annotated[bool, "all repetitions share one graph"] = False
 
 
@@ -89,42 +87,42 @@ class Privacy(NamedTuple):
 
     epsilon: Annotated[float | None, Gt(0), "a node's budget; none or inf: no noise"] = None
     delta: Annotated[
-        float | None, Gt(0), Lt(1), "of Gaussian noise; none: at most a tenth of 1 / rows"
+        float | None, Gt(0), Lt(1), "delta of Gaussian noise; none: at most a tenth of 1 / rows"
     ] = None
     mechanism: Annotated[
-        Literal["best", "laplace", "gaussian"], "noise of releases; best: the smaller variance"
+        Literal["best", "laplace", "gaussian"], "noise of releases; best: of smaller variance"
     ] = "best"
     split: Annotated[
-        Literal["even", "optimal"], "equal shares for all questions, or the least total variance"
+        Literal["even", "optimal"], "budget per question: equal shares, or least total variance"
     ] = "even"
-    aware: Annotated[bool, "whether models use what is known of the noise in them"] = True
+    aware: Annotated[bool, "models account for the noise in their statistics"] = True
     sensitivity: Annotated[
-        Literal["local", "bounded"], "of naive Bayes releases; local is the paper's and not private"
+        Literal["local", "bounded"], "for naive Bayes; local is the paper's and not private"
     ] = "bounded"
-    bound: Annotated[float, Gt(0), "standardised numbers are clipped to +- this"] = 3.0
+    bound: Annotated[float, Gt(0), "clip standardised numbers to +- this"] = 3.0
     person: Annotated[
-        str | None, "the column that says whose a row is: persons are hidden, not rows (peers)"
+        str | None, "the column that names a row's person: protect persons, not rows (peers)"
     ] = None
-    person_rows: Annotated[int, Ge(1), "rows that count of one person, the first of a file"] = 1
+    person_rows: Annotated[int, Ge(1), "how many rows of one person count, the first in a file"] = 1
 
 
 class Run(NamedTuple):
-    """How long, how often and what is recorded."""
+    """How long and how often a description runs, and what it records."""
 
     rounds: Annotated[int, Ge(0), "communication rounds"] = 64
     repetitions: Annotated[int, Ge(1), "independent splits, graphs and seeds"] = 5
-    seed: Annotated[int, Ge(0), "everything random follows from it"] = 0
+    seed: Annotated[int, Ge(0), "seed of everything random"] = 0
     record: Annotated[
         Literal["last", "all"] | Annotated[int, Ge(1)],
-        "when nodes are measured: last, all, or every so many rounds",
+        "rounds in which to measure nodes: last, all, or every n-th",
     ] = "last"
-    early: Annotated[bool, "also measured in ten of the first 28 rounds"] = False
+    early: Annotated[bool, "also measure in ten of the first 28 rounds"] = False
     stages: Annotated[
-        tuple[Literal["combine", "adapt"], ...], "measured after combining, adapting, or both"
+        tuple[Literal["combine", "adapt"], ...], "measure after combining, adapting, or both"
     ] = ("adapt",)
-    metrics: Annotated[tuple[Any, ...], Named("metric"), "what is recorded beside the errors"] = ()
-    by: Annotated[tuple[str, ...], "columns: each of their values is measured apart, too"] = ()
-    precision: Annotated[Literal["float32", "float64"], "of the arithmetic"] = "float32"
+    metrics: Annotated[tuple[Any, ...], Named("metric"), "what to record besides the errors"] = ()
+    by: Annotated[tuple[str, ...], "columns: also measure each of their values separately"] = ()
+    precision: Annotated[Literal["float32", "float64"], "precision of the arithmetic"] = "float32"
 
 
 NAMED = {"model": "naive_bayes", "net": "mlp_64", "method": "crc"}  # sections of one named thing
@@ -152,7 +150,7 @@ _RENAMED = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One description with every default, without what its method cannot read.
+    """One description with every default, without the keys that its method does not use.
 
     Equal cells are equal runs. `raw` is what it was made from, `varied` where it stands in a sweep.
     """
@@ -174,7 +172,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What its method is called beside others."""
+        """The method's label in a comparison."""
         return dict(self.varied).get("method") or str(self["method"]["name"])
 
     @property
@@ -184,7 +182,7 @@ class Cell:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def changed(self, **sections: Any) -> "Cell":
-        """The cell with other values in some sections: a name, or a table of what changes."""
+        """A copy with other values in some sections: a name, or a table of changes."""
         raw = dict(self.raw)
         for name, value in sections.items():
             old = raw.get(name, {})
@@ -193,7 +191,7 @@ class Cell:
         return cell(raw)
 
     def reference(self) -> "Cell":
-        """The same learnt from the very same rows at one place, by the options that both have."""
+        """The cell of the pooled reference: the same rows in one place, with shared options."""
         learns = self.method.learns if self.method.learns == "net" else "model"
         central = next(
             d for d in declared("method").values() if d.traits.reference and d.learns == learns
@@ -321,7 +319,7 @@ def _labels(path: tuple[str, ...], values: list[Any]) -> list[str]:
             rest = ", ".join(f"{k} = {v}" for k, v in value.items() if k != "name")
             labels[i] += f" ({rest})" if rest else ""
     if len(set(labels)) < len(labels):
-        raise BadSetting(f"two values of {'.'.join(path)} are called the same: give each a label")
+        raise BadSetting(f"two values of {'.'.join(path)} have the same name: give each a label")
     return labels
 
 
@@ -348,7 +346,7 @@ def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
             continue
         others = [n for n, d in declared("method").items() if name not in _unread(d)]
         raise BadSetting(
-            f"[{name}] is not read by {methods}: remove it, or take a method that reads it, such "
+            f"[{name}] is not used by {methods}: remove it, or choose a method that uses it, such "
             f"as {', '.join(others[:3])}"
         )
     given = _table("network", raw.get("network", {}))
@@ -356,5 +354,5 @@ def _check_read(raw: Mapping[str, Any], cells: list[Cell]) -> None:
         c.method.traits.place == "server" for c in cells if "network" in c
     ):
         raise BadSetting(
-            f"[network] topology is not read by {methods}, which use a server: remove it"
+            f"[network] topology is not used by {methods}, which use a server: remove it"
         )

@@ -274,7 +274,7 @@ def _shifted(
     seen, labels = build("shift", shift, facts)
     if is_plain(cell) and not np.array_equal(x, seen, equal_nan=True):
         raise BadSetting(
-            f"{shift['name']} moves numbers, and {cell['model']['name']} is about numbers as they "
+            f"{shift['name']} changes numbers, but {cell['model']['name']} uses numbers as they "
             "are; take concept_shift, or another model"
         )
     return seen, labels

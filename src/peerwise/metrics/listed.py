@@ -44,7 +44,7 @@ def consensus() -> Any:
 
 @declares("metric")
 def guards() -> Any:
-    """How often each node's parameters had to be made valid so far."""
+    """How often guards had to correct each node's parameters so far."""
     return probes.guards()
 
 
@@ -139,5 +139,5 @@ def fairness(
     *,
     share: Annotated[float, Gt(0), Le(1), "of the nodes, which count as the worst"] = 0.1,
 ) -> Any:
-    """Test error of the worst nodes, and the worst node's less the best's."""
+    """Test error of the worst nodes, and the difference between the worst and the best node."""
     return Partial(_Spread(share), probes.errors("test", x_test, y_test))

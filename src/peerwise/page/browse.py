@@ -22,7 +22,9 @@ def is_run(folder: Path) -> bool:
 def runs_in(folder: Path) -> dict[str, Path]:
     """The runs of a folder by name: itself, or those in it."""
     if not folder.is_dir():
-        raise BadFile(f"there is no folder {folder}; runs are in runs/ unless --out said else")
+        raise BadFile(
+            f"there is no folder {folder}; runs are in runs/ unless --out named another folder"
+        )
     if is_run(folder):
         return {folder.resolve().name: folder}
     return {path.name: path for path in sorted(folder.iterdir()) if is_run(path)}

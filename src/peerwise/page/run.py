@@ -29,7 +29,9 @@ COMPARED = 40  # methods, at most, that are compared in a page
 def gather(folder: Path) -> dict[str, Any]:
     """Everything of a run folder that its page shows."""
     if not folder.is_dir():
-        raise BadFile(f"there is no folder {folder}; runs are in runs/ unless --out said else")
+        raise BadFile(
+            f"there is no folder {folder}; runs are in runs/ unless --out named another folder"
+        )
     records, claims, history = read_folder(folder)
     asked = read_asked(folder)
     paper = (bool(records) and records[0].paper is not None) or asked.get("command") == "reproduce"

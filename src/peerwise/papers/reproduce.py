@@ -70,7 +70,7 @@ def list_items() -> list[tuple[str, str]]:
     named = []
     for paper in PAPERS.values():
         named += [(f"{paper.name}/{name}", item.title) for name, item in paper.items.items()]
-        named.append((f"{paper.name}/all", "everything above; goes on where it stopped"))
+        named.append((f"{paper.name}/all", "everything above; resumes where it stopped"))
     return named
 
 

@@ -92,7 +92,7 @@ def show(folder: Path, console: Console) -> list[Path]:
         for grid in item.grids:
             for piece in grid.fitted(console.width):
                 console.print(piece.table())
-        lacking = f"{item.missing}: the same command goes on where it stopped"
+        lacking = f"{item.missing}: run the same command to resume"
         for note in [*item.notes, *([lacking] if item.missing else [])]:
             console.print(note, style="dim", highlight=False)
         figure = paper.figure(item.name, item.done, item.records)

@@ -219,7 +219,7 @@ def compare(
     if len(wide.columns) < 2:
         only = ", ".join(map(str, wide.columns)) or "no method"
         raise BadData(
-            f"a comparison takes two methods or more, and {only} alone has values of {metric}; "
+            f"a comparison needs two methods or more, but only {only} has values of {metric}; "
             "give a run of several methods, or several runs"
         )
     if to is not None and to not in wide:
@@ -243,7 +243,7 @@ def _direction(metric: str, better: str | None) -> bool:
     lower = lower_is_better(metric)
     if lower is None:
         raise BadSetting(
-            f"nobody can tell from its name whether more or less {metric} is better: say "
+            f"the name {metric} does not show whether higher or lower is better: add "
             "--better lower or --better higher"
         )
     return lower
@@ -308,7 +308,7 @@ def _unranked(wide: pd.DataFrame, ranks: Ranks | None) -> list[str]:
 
 
 def gathered(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The values of several runs, by what each is called, as one frame.
+    """The values of several runs, by the runs' names, as one frame.
 
     A method that two runs hold for the same data set and setting is called `method (run)`; runs of
     one method on different data sets complete each other.
@@ -334,14 +334,14 @@ def _same_factors(runs: Mapping[str, pd.DataFrame]) -> list[str]:
         more = sorted(set(first) - set(second))
         if more:
             raise BadData(
-                f"{one} varies {', '.join(more)} and {two} does not, so that their numbers have no "
+                f"{one} varies {', '.join(more)} and {two} does not, so their numbers form no "
                 "pairs; compare runs that vary the same"
             )
     return next(iter(varied.values()))
 
 
 def labelled(runs: Mapping[str, pd.DataFrame]) -> dict[tuple[str, Any], str]:
-    """What the method of a run is called: with the run's name if another run has it, too."""
+    """The label of a run's method: with the run's name if another run has the method, too."""
     holders: dict[tuple[str, ...], set[str]] = {}
     for name, values in runs.items():
         columns = ["method", "dataset", *factors_of(values)]

@@ -65,7 +65,7 @@ def values_in(frame: pd.DataFrame, column: str) -> list[Any]:
 
 
 def layout(history: pd.DataFrame, factors: Sequence[str], facet: str | None = None) -> Layout:
-    """How a history is drawn: panels by the facet asked for, data sets, or the smallest factor."""
+    """Lay out a history's figure: panels by the given facet, data sets, or the smallest factor."""
     counts = {c: len(values_in(history, c)) for c in ("dataset", "method", *factors)}
     if facet is not None and facet not in counts:
         raise UnknownName("factor", facet, counts)
@@ -132,7 +132,7 @@ def pages(
         raise UnknownName("metric", across, _metrics(history))
     history = history[np.isfinite(history[metric])]
     if history.empty:
-        raise BadData(f"there is no value of {metric} to draw")
+        raise BadData(f"the run has no value of {metric} to draw")
     factors = [f for f in factors if f in history]
     whole = layout(history, factors, facet)
     parts = list(_pages(whole))

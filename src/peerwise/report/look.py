@@ -31,12 +31,14 @@ _PAPER: dict[str, Any] = {
 
 
 def checked_style(style: str | None) -> str | None:
-    """The style as given, once it is known to be one of matplotlib's or a file that it can read."""
+    """The given style, after a check that it is matplotlib's or a file that matplotlib can read."""
     if style is None or style in plt.style.library or style == "default":
         return style
     if not Path(style).is_file():
         if Path(style).suffix:
-            raise BadFile(f"there is no style file {style}; give a file, or a name of matplotlib's")
+            raise BadFile(
+                f"there is no style file {style}; give a file, or the name of a matplotlib style"
+            )
         raise UnknownName("style", style, plt.style.available)
     complaints: list[str] = []
     handler = logging.Handler()
@@ -52,7 +54,7 @@ def checked_style(style: str | None) -> str | None:
         logger.removeHandler(handler)
         logger.propagate = spread
     if complaints:
-        raise BadFile(f"{style} is no matplotlib style: {' '.join(complaints[0].split())}")
+        raise BadFile(f"{style} is not a matplotlib style: {' '.join(complaints[0].split())}")
     return style
 
 

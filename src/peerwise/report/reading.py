@@ -12,13 +12,15 @@ from peerwise.study.results import read_asked, read_folder, read_values
 
 
 def read_runs(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
-    """The values of runs after their last rounds, by what the runs are called."""
+    """The values of runs after their last rounds, by the runs' names."""
     return {name: _read_values(folder) for name, folder in folders.items()}
 
 
 def _read_values(folder: Path) -> pd.DataFrame:
     if not folder.is_dir():
-        raise BadFile(f"there is no folder {folder}; runs are in runs/ unless --out said else")
+        raise BadFile(
+            f"there is no folder {folder}; runs are in runs/ unless --out named another folder"
+        )
     try:
         values = read_values(folder)
         whole = len(values) > 0 and {"dataset", "method"} <= set(values)
@@ -33,7 +35,7 @@ def read_history(folder: Path) -> pd.DataFrame:
     """The metrics of a run by repetition, round and node."""
     _, _, history = read_folder(folder)
     if history is None:
-        raise BadFile(f"{folder} has no history.parquet: it is no run of `peerwise run`")
+        raise BadFile(f"{folder} has no history.parquet: it is not a run of `peerwise run`")
     return history
 
 

@@ -28,7 +28,7 @@ def _short(value: Any) -> str:
 
 
 class Result(NamedTuple):
-    """What a description gave."""
+    """The results of a description."""
 
     records: list[Record]  # every number of the table
     history: pd.DataFrame  # errors and metrics by cell, repetition, recorded round and node
@@ -60,7 +60,7 @@ class Result(NamedTuple):
         style: str | None = None,
         page: int = 1,
     ) -> Figure:
-        """A metric against rounds, or as dots where only the last round was recorded.
+        """Plot a metric against rounds, or as dots if the run recorded only the last round.
 
         `facet` names the factor whose values have a panel each, `style` a style of matplotlib's.
         What has more than eight lines a panel fills several figures, of which `page` picks one.
@@ -106,9 +106,9 @@ def run(
     engine: Engine | None = None,
     **sections: Any,
 ) -> Result:
-    """Run a TOML file, a dict of sections, or sections as keywords; keywords go before the others.
+    """Run a TOML file, a dict of sections, or sections as keywords; keywords take precedence.
 
-    `out` keeps the run folder, so that the same call goes on where it stopped. `workers` is the
+    `out` keeps the run folder, so that the same call resumes where it stopped. `workers` is the
     number of processes; `engine` is where else cells run (`study.on_ray.OnRay`).
 
     >>> result = run(data="wine", split={"nodes": 3, "rows": 20}, network="ring",

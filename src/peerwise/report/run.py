@@ -1,4 +1,4 @@
-"""Show a run of one's own configuration."""
+"""Show a run of a user's own description."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What joining is worth to every site, as tables and files."""
+"""What every site gains by joining, as tables and files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -63,7 +63,7 @@ class _Row(NamedTuple):
 
 
 def labelled_rows(records: Sequence[Record], columns: Sequence[str]) -> list[_Row]:
-    """Lines sorted by what they are labelled with."""
+    """Lines sorted by their labels."""
     rows: dict[tuple[str | None, ...], dict[str, Record]] = {}
     for r in records:
         said = {"data set": r.dataset, **r.setting}
@@ -78,7 +78,7 @@ def labelled_rows(records: Sequence[Record], columns: Sequence[str]) -> list[_Ro
 
 
 def label_columns(records: Sequence[Record]) -> list[str]:
-    """What tells lines apart: the data set, what is varied, and the method last."""
+    """The columns that label lines: the data set, the factors, and the method last."""
     keys = dict.fromkeys(k for r in records for k in r.setting if k != "method")
     sets = [r.dataset for r in records]
     columns = ["data set"] if len(set(sets)) > 1 else []

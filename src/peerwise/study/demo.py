@@ -1,4 +1,4 @@
-"""The demonstration: a network learns handwritten digits, with nothing but what is installed."""
+"""The demonstration: a network learns the handwritten digits that scikit-learn bundles."""
 
 from collections.abc import Callable
 from typing import NamedTuple

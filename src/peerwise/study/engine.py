@@ -1,4 +1,4 @@
-"""Run many jobs: those that are kept and still true are not run again."""
+"""Run many jobs, except those with a kept result that is still valid."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ class Failure(PeerwiseError):
 
 
 class Ran(NamedTuple):
-    """What came of many jobs."""
+    """The outcome of many jobs."""
 
     done: dict[str, Kept]  # by key
     failures: dict[str, str]  # by key, why
@@ -135,7 +135,7 @@ def _stamp(path: Path) -> int:
 
 
 def work(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
-    """Run jobs one after the other and keep what they give; returns why some failed, by key."""
+    """Run jobs one after the other and keep their results; returns why some failed, by key."""
     store, failures = Store(folder), dict[str, str]()
     for job in jobs:
         failures |= keep(store, job, attempt(job, store.loose))
@@ -145,7 +145,7 @@ def work(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
 
 
 class Failed(NamedTuple):
-    """Why a job gave nothing; the whole traceback if it was no mistake of the user."""
+    """Why a job failed; the whole traceback if it was not the user's mistake."""
 
     why: str
     trace: str = ""
@@ -168,7 +168,7 @@ def attempt(job: Job, scratch: Path) -> Kept | Failed:
 
 
 def keep(store: Store, job: Job, given: Kept | Failed) -> dict[str, str]:
-    """Keep what a job gave; why it failed, by its key, if it did."""
+    """Keep a job's result; returns why it failed, by its key, if it did."""
     if isinstance(given, Kept):
         store.put(job.key, given.arrays, given.about)
         return {}
@@ -268,7 +268,7 @@ def _spread(
                 report()
         except BrokenProcessPool:
             raise Failure(
-                "a worker process died, most likely for lack of memory; what was finished is kept: "
+                "a worker process died, most likely for lack of memory; finished cells are kept: "
                 "run the same command again, or with --workers 1"
             ) from None
         except KeyboardInterrupt:

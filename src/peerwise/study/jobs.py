@@ -28,11 +28,11 @@ class Job(Protocol):
 
     @property
     def key(self) -> str:
-        """A name that changes when what is asked does."""
+        """A name that changes when the request does."""
 
     @property
     def asked(self) -> Any:
-        """What is asked, in plain values."""
+        """The request, in plain values."""
 
     @property
     def batch(self) -> str:

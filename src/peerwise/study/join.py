@@ -18,7 +18,7 @@ MOST_CLASSES = 50  # a column of more values is a number, or a name
 
 
 class Joined(NamedTuple):
-    """What joining is worth to every site."""
+    """What every site gains by joining."""
 
     metric: str
     verdicts: pd.DataFrame  # a line a site: local, network, gain and its interval, verdict
@@ -58,7 +58,7 @@ def join(
     table = data.load(name, target=target)
     frame = table.frame
     if not isinstance(frame, pd.DataFrame):
-        raise BadData(f"'{name}' is an array and has no column that says where a row is held")
+        raise BadData(f"'{name}' is an array and has no column that names the site of a row")
     named = [str(c) for c in frame.columns]
     if not len(frame):
         raise BadData(f"'{name}' has no rows")
@@ -78,9 +78,7 @@ def join(
         )
     absent = frame[site].isna().to_numpy()
     if absent.any():
-        raise BadData(
-            f"row {int(absent.argmax())} has no '{site}': say where it is held, or drop it"
-        )
+        raise BadData(f"row {int(absent.argmax())} has no '{site}': fill in its site, or drop it")
     if positive is not None and positive not in classes:
         raise UnknownName("class", positive, classes.tolist())
     owner = frame[site].astype(str).to_numpy()
@@ -128,7 +126,7 @@ def _kept(owner: np.ndarray, held_out: float, seed: int) -> np.ndarray:
     for name in np.unique(owner):
         rows = rng.permutation(np.flatnonzero(owner == name))
         if len(rows) < 2:
-            raise BadData(f"site '{name}' has one row only: none is left to judge by; drop it")
+            raise BadData(f"site '{name}' has only one row, and none to hold out; drop it")
         keep = int(np.clip(round(len(rows) * (1 - held_out)), 1, len(rows) - 1))
         train[rows[:keep]] = True
     return train

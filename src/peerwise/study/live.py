@@ -1,4 +1,4 @@
-"""What a run that goes on tells: a line of JSON in a file of its own, now and then."""
+"""The progress of a run: now and then a line of JSON in a file of its own."""
 
 import json
 import time

@@ -92,7 +92,7 @@ class OnRay(NamedTuple):
             yield
         except ConnectionError:
             raise Failure(
-                f"the Ray cluster at {address} no longer answers; what was finished is kept: run "
+                f"the Ray cluster at {address} no longer answers; finished cells are kept: run "
                 "the same command again"
             ) from None
         finally:

@@ -1,4 +1,4 @@
-"""What the numbers of a job depend on, and with what they were made."""
+"""What the numbers of a job depend on, and the versions and machine that made them."""
 
 import platform
 import sys
@@ -31,7 +31,7 @@ def _data(name: str) -> str:
 
 
 def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
-    """What is not as it was, in words; empty if nothing is."""
+    """What has changed, in words; empty if nothing has."""
     if before is None:
         return "what it was made from is not known"
     if before.get("numerics") != now["numerics"]:
@@ -44,7 +44,7 @@ def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The versions of what computes, and on what kind of machine."""
+    """The versions of the libraries that compute, and the kind of machine."""
     import jax
 
     return {
@@ -58,6 +58,6 @@ def environment() -> dict[str, str]:
 
 
 def provenance(seconds: float) -> dict[str, Any]:
-    """With what a job was run, when, and how long it took."""
+    """The versions and machine of a job's run, its date and how long it took."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {**environment(), "seconds": round(seconds, 3), "date": now}

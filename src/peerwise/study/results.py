@@ -134,8 +134,8 @@ def write_folder(
 def _parsed(path: Path, member: str, kind: Any) -> Any:
     if not path.exists():
         raise BadFile(
-            f"{path.parent} has no {path.name}: it is no run folder, or the run is not finished "
-            "(start it again with the same --out and it goes on)"
+            f"{path.parent} has no {path.name}: it is not a run folder, or the run is not finished "
+            "(the same command with the same --out resumes it)"
         )
     try:
         return TypeAdapter(list[kind]).validate_python(read_json(path, _AGAIN).get(member))
@@ -168,7 +168,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def read_asked(folder: Path) -> dict[str, Any]:
-    """What a run folder was asked for: its config.toml."""
+    """The description of a run folder: its config.toml."""
     path = folder / "config.toml"
     check(path, _AGAIN)
     try:
@@ -187,7 +187,9 @@ def read_values(folder: Path) -> pd.DataFrame:
     left_out = ["cell", "hash", "std", "dtype", "shape", "values", "texts"]
     left_out += ["made", "depends", "asked"]
     if not path.exists():
-        raise BadFile(f"{folder} has no {WHOLE}: it is no run folder, or the run is not finished")
+        raise BadFile(
+            f"{folder} has no {WHOLE}: it is not a run folder, or the run is not finished"
+        )
     hashed = check_results(path)
     try:
         names = pq.read_schema(path).names

@@ -49,7 +49,7 @@ class Parcel(NamedTuple):
 
 
 class Shipment(NamedTuple):
-    """All that the jobs of a study need."""
+    """All files that the jobs of a study need."""
 
     parcels: dict[str, Parcel]  # by the key of a job
     contents: dict[str, Path | bytes]  # by sha256

@@ -29,7 +29,7 @@ _COPY, _AGAIN = "take a whole copy of it", "delete it and run again"
 
 
 class Kept(NamedTuple):
-    """What a job gave."""
+    """The result of a job."""
 
     arrays: Arrays
     about: dict[str, Any]  # asked, depends, made: what was asked, from what and with what it came
@@ -56,7 +56,7 @@ class Store:
         return self.loose / f"{key}.npz"
 
     def get(self, key: str) -> Kept | None:
-        """What the job gave; None if it is not there."""
+        """The job's result; None if the folder does not hold it."""
         path = self.path(key)
         if path.exists():
             check(path, _AGAIN)
@@ -67,7 +67,7 @@ class Store:
         return self.whole().get(key)
 
     def put(self, key: str, arrays: Arrays, about: Mapping[str, Any]) -> None:
-        """Keep what a job gave."""
+        """Keep a job's result."""
         buffer = io.BytesIO()
         text = json.dumps(about, default=str).encode()
         np.savez(buffer, **arrays, **{_ABOUT: np.frombuffer(text, np.uint8)})  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         config = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise BadFile(f"there is no configuration {path}") from None
+        raise BadFile(f"there is no run file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"cannot read {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
@@ -43,7 +43,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def names_of(cell: Cell) -> dict[str, str]:
-    """What tells a cell from the others of its sweep: its method first, then what varies.
+    """What distinguishes a cell of a sweep: its method first, then the factors.
 
     Seeds do not: cells that differ in their seed alone are repetitions of each other.
     """

@@ -39,7 +39,7 @@ class Shared(NamedTuple):
         return self.job.batch
 
     def run(self, checkpoint: Path) -> Arrays:
-        """Do it; what goes wrong in one process is an error in all."""
+        """Run the job; a mistake in one process is an error in all."""
         try:
             arrays = self.job.run(checkpoint)
         except Elsewhere:
@@ -64,7 +64,7 @@ class OneNetwork(NamedTuple):
     cut: str = "auto"
 
     def check(self, jobs: Iterable[Run]) -> None:
-        """Refuse what these devices cannot share, before anything is run."""
+        """Refuse jobs that these devices cannot share, before any of them runs."""
         check_cut(self.cut)
         for job in jobs:
             if job.cell.method.traits.place != "pooled":
@@ -91,5 +91,5 @@ class OneNetwork(NamedTuple):
 
     def _shared(self, job: Job) -> Shared:
         if not isinstance(job, Run):
-            raise BadSetting("devices can share a network that a run file describes, nothing else")
+            raise BadSetting("devices can share only a network that a run file describes")
         return Shared(job._replace(mesh=self.mesh, cut=self.cut))
