@@ -2,7 +2,7 @@
 
 import pytest
 
-from peerwise.papers.crc.items import COUNTS, SETS, TABLES, SETTINGS
+from peerwise.papers.crc.items import COUNTS, SETS, SETTINGS, TABLES
 
 NAMES = [s.name for s in SETS]
 HALF = 0.005 + 1e-9  # what rounding to two decimals can hide
