@@ -19,7 +19,7 @@ from peerwise.topology.large import (
     preferential,
     prufer_tree,
 )
-from peerwise.topology.links import ALWAYS, CACHED, Topology, undirected, whole
+from peerwise.topology.links import ALWAYS, Topology, undirected, whole
 
 gives("topology", Topology)
 
@@ -34,19 +34,10 @@ def _from_nx(graph: nx.Graph) -> Topology:
     return undirected(len(graph), pairs[:, 0], pairs[:, 1])
 
 
-def _pairs(n: int, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs u < v counted by v (v - 1) / 2 + u (the root is exact enough up to 1e8 nodes).
-
-    Some at a time: what they need on the way stays in the cache.
-    """
-    kind = np.int32 if n < 2**31 else np.int64
-    low, high = np.empty((2, codes.size), kind)
-    for at in range(0, codes.size, CACHED):
-        here = slice(at, at + CACHED)
-        some = codes[here]
-        v = ((1 + np.sqrt(1 + 8 * some.astype(float))) / 2).astype(np.int64)
-        low[here], high[here] = some - v * (v - 1) // 2, v
-    return low, high
+def _pairs(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs u < v counted by v (v - 1) / 2 + u (the root is exact enough up to 1e8 nodes)."""
+    v = ((1 + np.sqrt(1 + 8 * codes.astype(float))) / 2).astype(np.int64)
+    return codes - v * (v - 1) // 2, v
 
 
 @declares("topology")
@@ -170,7 +161,7 @@ def tree_plus(
     free = np.sort(rng.choice(max(room, 1), extra, replace=False))
     # The r-th free pair comes after as many taken ones as have r free pairs or fewer before them.
     codes = free + np.searchsorted(taken - np.arange(taken.size), free, side="right")
-    return undirected(n, *_pairs(n, np.append(taken, codes)))
+    return undirected(n, *_pairs(np.append(taken, codes)))
 
 
 def _is_connected(topology: Topology) -> bool:
@@ -198,7 +189,7 @@ def erdos_renyi(
             codes = rng.choice(max(total, 1), count, replace=False, shuffle=False)
         else:
             codes = distinct(rng, total, count)
-        drawn = undirected(n, *_pairs(n, codes))
+        drawn = undirected(n, *_pairs(codes))
         if _is_connected(drawn):
             return drawn
     raise BadSetting(

@@ -29,7 +29,7 @@ def both_ways(n: int, u: np.ndarray, v: np.ndarray) -> Edges:
         codes = np.sort(high.astype(np.int64) * n + low)
         high = (codes // n).astype(kind)
         low = (codes - high * np.int64(n)).astype(kind)
-    ends = np.append(kind(0), np.cumsum(counted(n, high), dtype=kind))
+    ends = np.append(kind(0), np.cumsum(np.bincount(high, minlength=n), dtype=kind))
     by_low = csr_array((np.zeros(low.size, np.int8), low, ends), (n, n)).tocsc()
     starts, upper = by_low.indptr, by_low.indices
     starts = starts.astype(kind, copy=False)
@@ -47,19 +47,6 @@ def both_ways(n: int, u: np.ndarray, v: np.ndarray) -> Edges:
     return src, dst
 
 
-def counted(n: int, ordered: np.ndarray) -> np.ndarray:
-    """How often each number below n stands among ordered ones.
-
-    `np.bincount` would make a copy of twice the size, whose memory the system takes long to give.
-    """
-    counts = np.zeros(n, np.int64)
-    for at in range(0, ordered.size, BLOCK):
-        some = ordered[at : at + BLOCK]
-        found = np.bincount(some - some[0])
-        counts[some[0] : some[0] + found.size] += found
-    return counts
-
-
 def is_connected(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
     """Whether links in both directions, sorted by receiver, join all nodes.
 
@@ -67,7 +54,7 @@ def is_connected(n: int, src: np.ndarray, dst: np.ndarray) -> bool:
     all theirs, until nothing changes: a few passes over all links, of which the first needs only
     each node's first, which is from its lowest neighbour.
     """
-    counts = counted(n, dst)
+    counts = np.bincount(dst, minlength=n)
     if not counts.all():
         return n == 1
     ends = np.append(0, np.cumsum(counts))

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwise.core import Array, Links, aligned, on_device
 from peerwise.errors import BadSetting
-from peerwise.topology.large import both_ways, counted
+from peerwise.topology.large import both_ways
 
 ALWAYS = 2**31 - 1  # rounds that a static graph lasts
 CACHED = 1 << 16  # slots filled at a time
@@ -118,7 +118,7 @@ def build(
     fills = (0, np.int32), (n - 1, np.int32), (0, np.float32), (0, np.int32)
     counts = np.empty((g, n), np.int32)  # messages that each node hears
     for i, (_, dst, _) in enumerate(graphs):
-        counts[i] = counted(n, dst) if ordered else np.bincount(dst, minlength=n)
+        counts[i] = np.bincount(dst, minlength=n)
     age = aligned((g, e), np.int32)
     age[:] = 0
     if ordered and g == 1 and all(a.size == e for a in graphs[0]):  # taken over as they are
