@@ -59,9 +59,10 @@ def reply(of: str, lead: float) -> Callable[[State, Shard, Inbox], Tree]:
 def _carried(part: Tree, now: Array, of: str, lead: float) -> Tree:
     """A part whose sum `of` is as large as its rate says that it is by now."""
     sums = part["sum"]
-    rounds = jnp.minimum(relaying.late(part, now), MOST)
+    kind = part["nodes"].dtype
+    ahead = relaying.once(lambda: lead * jnp.minimum(relaying.late(part, now), MOST).astype(kind))
 
     def moved(whole: Array, rate: Array) -> Array:
-        return whole + relaying.rounded(lead * rounds.astype(rate.dtype) * rate)
+        return whole + relaying.rounded(ahead * rate)
 
     return {**part, "sum": {**sums, of: jax.tree.map(moved, sums[of], sums[RATE])}}

@@ -69,7 +69,7 @@ def said(relay: Relay, part: Tree) -> Tree:
         sums = {"sum": relay["own"], "nodes": relay["nodes"], "ages": relay["ages"]}
         return {**tree, **jax.tree.map(jnp.zeros_like, sums)}
     now = relay["clock"] - 1  # as when the part was heard
-    near = adjacent(relay, part, now)
+    near = once(lambda: adjacent(relay, part, now))
 
     def behind(own: Array, others: Array, rest: Array, its: Array) -> Array:
         return _once(_plus(*_plus(others, rest, -its), own))
@@ -97,10 +97,8 @@ def listened(relay: Relay, inbox: Inbox) -> Relay:
     """The state after a round: place in the tree, and the sum of the node and all it heard of."""
     now, parts = relay["clock"], inbox.part
     relay = {**relay, **placed(relay, parts)}
-    near = jax.vmap(lambda part: adjacent(relay, part, now))(parts)
-    others, rest = _unzipped(
-        jax.tree.map(lambda part: _summed(near, part), parts["sum"]), relay["own"]
-    )
+    near = once(lambda: jax.vmap(lambda part: adjacent(relay, part, now))(parts))
+    others, rest = _summed(near, parts["sum"])
     nodes = 1 + jnp.where(near, parts["nodes"], 0).sum()
     ages = jnp.where(near, jax.vmap(lambda part: _aged(part, now))(parts), 0).sum()
     heard = {"others": others, "rest": rest, "nodes": nodes, "ages": ages}
@@ -158,6 +156,19 @@ def late(part: Tree, now: Array) -> Array:
     return 1 + jnp.maximum(now - part["clock"], 0)  # only a liar's clock is ahead
 
 
+def once(f: Callable[[], Array]) -> Array:
+    """f() computed once, where XLA would compute it again for every number that it is used for.
+
+    On a CPU a choice keeps it apart, as long as XLA does not know that there is none.
+    """
+    if jax.default_backend() != "cpu":
+        return f()
+    like = jax.eval_shape(f)
+    chosen = jax.lax.optimization_barrier(jnp.ones((), bool))
+    result: Array = jax.lax.cond(chosen, f, lambda: jnp.zeros(like.shape, like.dtype))
+    return result
+
+
 def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
     """a + rest + b as a number and what its rounding left out."""
     whole = a + b
@@ -165,34 +176,52 @@ def _plus(a: Array, rest: Array, b: Array) -> tuple[Array, Array]:
     return whole, rest + ((a - (whole - of_b)) + (b - of_b))
 
 
-def _summed(near: Array, parts: Array) -> tuple[Array, Array]:
-    """The parts [k, ...] that are `near`, as a number and what its rounding left out."""
+def _summed(near: Array, parts: Tree) -> tuple[Tree, Tree]:
+    """The parts [k, ...] that are `near`, as numbers and what their rounding left out.
 
-    def put(so_far: tuple[Array, Array], part: tuple[Array, Array]) -> tuple[Array, Array]:
-        return _plus(so_far[0], so_far[1] + part[1], part[0])
+    On a CPU arrays of one shape are summed in one pass, so that what they have in common is read
+    once.
+    """
+    leaves, structure = jax.tree.flatten(parts)
+    sums: list[tuple[Array, Array]] = [(near, near)] * len(leaves)
+    for shape in dict.fromkeys(a.shape for a in leaves):
+        which = [i for i, a in enumerate(leaves) if a.shape == shape]
+        there = near.reshape(near.shape + (1,) * (len(shape) - 1))
+        terms = [jnp.where(there, leaves[i], 0) for i in which]
+        for i, pair in zip(which, _added(terms), strict=True):
+            sums[i] = pair
+    others, rest = zip(*sums, strict=True)
+    return jax.tree.unflatten(structure, others), jax.tree.unflatten(structure, rest)
 
-    there = near.reshape(near.shape + (1,) * (parts.ndim - 1))
-    terms, zero = jnp.where(there, parts, 0), np.zeros((), parts.dtype)
-    if jax.default_backend() == "cpu" or parts.shape[0] > UNROLLED:
-        both: tuple[Array, Array] = jax.lax.reduce(
-            (terms, jnp.zeros_like(terms)), (zero, zero), put, (0,)
-        )
-        return both
+
+def _added(terms: list[Array]) -> list[tuple[Array, Array]]:
+    """The sum over the slots of each array of terms [k, ...], and what its rounding left out."""
+    slots = terms[0].shape[0]
+    if jax.default_backend() != "cpu" and slots <= UNROLLED:
+        return [_unrolled(one) for one in terms]
+    zero = np.zeros((), terms[0].dtype)
+
+    def put(so_far: Any, part: Any) -> Any:
+        pairs = zip(_pairs(so_far), _pairs(part), strict=True)
+        return tuple(n for (a, rest), (b, more) in pairs for n in _plus(a, rest + more, b))
+
+    given = tuple(a for one in terms for a in (one, jnp.zeros_like(one)))
+    return _pairs(jax.lax.reduce(given, (zero,) * len(given), put, (0,)))
+
+
+def _pairs(numbers: Any) -> list[tuple[Array, Array]]:
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _unrolled(terms: Array) -> tuple[Array, Array]:
     total = terms[0], jnp.zeros_like(terms[0])
-    for k in range(1, parts.shape[0]):
+    for k in range(1, terms.shape[0]):
         total = _plus(*total, terms[k])
     return total
 
 
 def _once(pair: tuple[Array, Array]) -> Array:
     return pair[0] + pair[1]
-
-
-def _unzipped(pairs: Tree, like: Tree) -> tuple[Tree, Tree]:
-    """A tree of pairs as a pair of trees."""
-    leaves = jax.tree.leaves(pairs)
-    shape = jax.tree.structure(like)
-    return jax.tree.unflatten(shape, leaves[::2]), jax.tree.unflatten(shape, leaves[1::2])
 
 
 def _live(part: Tree, now: Array) -> Array:
