@@ -324,7 +324,7 @@ def test_letters_that_come_together_are_written_together(tmp_path):
     daemon.store.put_all = lambda letters, *more: (
         sizes.append(len(letters)) or write(letters, *more)
     )
-    keeping = Keeping(daemon.store, daemon.plan, daemon.letters, events.append)
+    keeping = Keeping(daemon.store, daemon.plan, daemon.letters, events.extend, lambda: 64)
 
     async def come():
         letters = [Came("a", Place(0, t), bytes([t]), False) for t in range(20)]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from peerwise.peer.amending import Amending
-from peerwise.peer.greeting import believed, refusal, said, spoken, whereabouts
+from peerwise.peer.greeting import place_in, refusal, said, spoken, whereabouts
 from peerwise.peer.journal import Sparing, security
 from peerwise.peer.large import Body
 from peerwise.peer.meters import Meters
@@ -100,7 +100,7 @@ class Calls:
             heard = said(call.body)._replace(life=call.life)
             return await self._asked("Hello", lambda ticket: Helloed(ticket, call.caller, heard))
         facts = told(call.body)
-        have, wait = believed(facts).place, facts.get("wait")
+        have, wait = place_in(facts), facts.get("wait")
         if call.method == "Heads" and have is not None:
             return await self._heads(call.caller, have)
         if have is None or not isinstance(wait, int | float) or not wait >= 0:

@@ -62,6 +62,11 @@ async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)  # or Python says that nobody asked
 
 
+def _write_down(effect: Log) -> None:
+    say = log.warning if effect.warning else log.info
+    say(effect.event, extra={"facts": dict(effect.facts)})
+
+
 class Options:
     """What is a peer's own business and not the charter's."""
 
@@ -90,6 +95,7 @@ class Daemon:
     """One peer. `run` ends when all rounds are done, or with `stop`."""
 
     calls: Calls
+    _does: dict[type, Callable[[Any], None]]  # by kind of effect
 
     def __init__(
         self,
@@ -110,7 +116,7 @@ class Daemon:
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._largest = plan.charter.hash, 0
         self._amending = Amending(plan.charter, plan.name, self.options.addresses)
-        self._keeping = Keeping(store, plan, self.letters, self._feed)
+        self._keeping = Keeping(store, plan, self.letters, self._feed_all, self._awaited)
         self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(4, "hash")
         self._spools = Spools(store.large, self._hashing)
         self._dialling = Dialling({}, self._amending, self.options.call_timeout)
@@ -197,6 +203,7 @@ class Daemon:
         self.calls = Calls(
             self.core, self._mark, self._amending, self.meters, self._feed, told, self._ready
         )
+        self._does = self._ways()
         self._spawn(self._keeping.work())
         self._feed(await disk(looked, store))
         if self._stopped:
@@ -304,38 +311,38 @@ class Daemon:
 
     def _feed(self, event: Any) -> None:
         """Bring an event to the core, and do what follows."""
-        loop = asyncio.get_running_loop()
-        if isinstance(event, Stored) and self.core.storing is not None:
-            self._stored(self.core.storing[0])
-        for effect in self.core.on(event, loop.time()):
-            self._do(effect)
-        idle = self.core.computing or self.core.done
-        waiting = () if idle else self.core.waiting
+        self._feed_all([event])
+
+    def _feed_all(self, events: list[Any]) -> None:
+        """Bring events that happened together to the core, and do what follows."""
+        core, now = self.core, asyncio.get_running_loop().time()
+        for left, event in zip(reversed(range(len(events))), events, strict=True):
+            if isinstance(event, Stored) and core.storing is not None:
+                self._stored(core.storing[0])
+            for effect in core.on(event, now, left > 0):
+                self._does[type(effect)](effect)
+        waiting = () if core.computing or core.done else core.waiting
         if waiting != self._waiting:
             self._waiting = waiting
             self.meters.waiting(waiting)
-        if self.core.done:
+        if core.done:
             self.meters.health.done()
 
-    def _do(self, effect: Any) -> None:
-        """Do one thing that the core wants."""
-        if isinstance(effect, KEPT):
-            self._keeping.want(effect)
-        elif isinstance(effect, Answer | Refuse):
-            self.calls.settle(effect)
-        elif isinstance(effect, Ask):
-            self._spawn(self._ask(effect))
-        elif isinstance(effect, Compute):
-            self._spawn(self._compute(effect))
-        elif isinstance(effect, Wake):
-            self._wake(effect.at)
-        elif isinstance(effect, Log):
-            (log.warning if effect.warning else log.info)(
-                effect.event, extra={"facts": dict(effect.facts)}
-            )
-        elif isinstance(effect, Count):
-            self._count(effect)
-        elif isinstance(effect, End) and self._over is not None and not self._over.done():
+    def _ways(self) -> dict[type, Callable[[Any], None]]:
+        """By kind of effect: what does it."""
+        return {
+            **dict.fromkeys(KEPT, self._keeping.want),
+            **dict.fromkeys((Answer, Refuse), self.calls.settle),
+            Ask: lambda effect: self._spawn(self._ask(effect)),
+            Compute: self._compute,
+            Wake: lambda effect: self._wake(effect.at),
+            Log: _write_down,
+            Count: self._count,
+            End: self._end,
+        }
+
+    def _end(self, effect: End) -> None:
+        if self._over is not None and not self._over.done():
             self.lacking, self.silent = effect
             self._over.set_result(not self.silent)
 
@@ -367,8 +374,17 @@ class Daemon:
             mark = await loop.run_in_executor(self._hashing, marked, body)
             self.letters.note_hash(body, mark)
 
-    async def _compute(self, effect: Compute) -> None:
-        self._feed(await self._in_mind(self.computing.computed, effect))
+    def _compute(self, effect: Compute) -> None:
+        """Begin at once: before those are answered whose letters are on the disk by now."""
+        loop = asyncio.get_running_loop()
+        self._spawn(self._then(loop.run_in_executor(self._mind, self.computing.computed, effect)))
+
+    async def _then(self, event: asyncio.Future[Any]) -> None:
+        self._feed(await event)
+
+    def _awaited(self) -> int:
+        """For how many letters that come together it may be worth to wait."""
+        return len(self.core.waiting) or len(self.core.neighbours)
 
     async def _in_mind(self, work: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._mind, work, *args)

@@ -7,6 +7,7 @@ tell what stands in theirs, key by key, long values as hashes, and compare.
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 import peerwise
@@ -48,6 +49,7 @@ def spoken(said: Greeting, charter: Mapping[str, str]) -> bytes:
     return greeting({**_where(said), **facts}, charter)
 
 
+@lru_cache(maxsize=8)  # many are told the same
 def whereabouts(said: Greeting) -> bytes:
     """A short answer: how far a peer has come, and in which life."""
     return json.dumps(_where(said)).encode()
@@ -103,7 +105,7 @@ def said(answer: bytes) -> Greeting:
 def believed(facts: Mapping[str, Any]) -> Greeting:
     """The same of one that is parsed already."""
     return Greeting(
-        _place([facts.get("phase"), facts.get("round")]),
+        place_in(facts),
         _life(facts.get("life")),
         _place(facts.get("first")),
         _place(facts.get("have")),
@@ -112,6 +114,11 @@ def believed(facts: Mapping[str, Any]) -> Greeting:
         _bye(facts.get("noted")),
         _life(facts.get("order")),
     )
+
+
+def place_in(facts: Mapping[str, Any]) -> Place | None:
+    """The place that a caller names, if it is one."""
+    return _place([facts.get("phase"), facts.get("round")])
 
 
 def _life(value: Any) -> int:

@@ -40,9 +40,20 @@ KEPT = (Put, PutAside, NoteLife, NoteBye, Load, Look, Advance)
 
 
 class Keeping:
-    """The file of one peer; `tell` is given an event for everything that was done."""
+    """The file of one peer; `tell` is given the events of all that was done at a time.
 
-    def __init__(self, store: Store, plan: Plan, letters: Letters, tell: Callable[[Any], None]):
+    `awaited` says how many letters may come together: once they are there, no more are waited for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        letters: Letters,
+        tell: Callable[[list[Any]], None],
+        awaited: Callable[[], int],
+    ):
+        self._awaited = awaited
         self._store, self._plan, self._letters, self._tell = store, plan, letters, tell
         self._thread = ThreadPoolExecutor(1, "disk")
         self._wanted: deque[Any] = deque()
@@ -62,8 +73,7 @@ class Keeping:
             while self._wanted:
                 await self._gathered()
                 wanted = self._next()
-                for event in await self.run(self._done, wanted):
-                    self._tell(event)
+                self._tell(await self.run(self._done, wanted))
             self._come.clear()
             await self._come.wait()
 
@@ -71,7 +81,7 @@ class Keeping:
         """Wait while letters come one after the other: on the disk together, all are sooner."""
         clock = asyncio.get_running_loop().time
         count, end = 1, clock() + LONGEST
-        while len(self._wanted) > count and clock() < end:
+        while count < len(self._wanted) < self._awaited() and clock() < end:
             count = len(self._wanted)
             if not all(
                 isinstance(one, Put) and not is_large(len(one.letter.body)) for one in self._wanted

@@ -134,10 +134,8 @@ class Letters:
         if known is not body or head is None:
             head, mark = form.head(content), None
         if checked:
-            form.envelope(content, head)
+            envelope = form.envelope(content, head)
             form.check_agreed(content, head)
-        if checked:
-            envelope = form.written(content, head)
             self.watch.take(envelope.sender, Place(*envelope[1:]), head.written)
         letter: Letter = form.decode(content, checked, head)
         if seal.personal and letter.part is None:

@@ -12,6 +12,7 @@ from peerwise.peer.pieces import PIECE
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # numbers of malloc.h
 OWN = 4 * PIECE  # bytes from which on a piece of memory is one by itself
 TRIM = 1 << 26  # bytes at the end of a heap that stay: pieces of letters come and go all the time
+OBJECTS = 20_000  # new ones after which the garbage collector looks at them
 ARENAS = 2  # heaps of small pieces: with one a thread, what callers leave behind is in all of them
 
 
@@ -30,6 +31,10 @@ def give_back_rest() -> None:
 
 
 def keep_objects() -> None:
-    """Have the garbage collector pass over what is there now: most of it are libraries."""
+    """Have the garbage collector pass over what is there now: most of it are libraries.
+
+    And look less often: what calls leave behind goes by itself, but for little.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(OBJECTS)

@@ -31,8 +31,10 @@ FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
 PROOFS = 1000  # contradictions that are kept; more prove nothing more
 TOLD = 1000  # rounds of which a peer keeps what every neighbour signed
+SELDOM = 32  # rounds between two looks for older ones: all that are kept are looked at
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 RECENT = 4  # letters that are at hand once they were read
+LOG = 4000  # pages of the log that are moved together (16 MiB): most were written more than once
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
 
 
@@ -123,6 +125,7 @@ class Store:
             db = ledger_file.connect(path, "a peer's state")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA busy_timeout = 10000")
+            db.execute(f"PRAGMA wal_autocheckpoint = {LOG}")
             db.execute("PRAGMA secure_delete = OFF")  # letters are no rows, and the file is private
         except (OSError, *ledger_file.BROKEN) as error:
             raise BadFile(f"cannot open the state {path}: {error}") from None
@@ -295,10 +298,11 @@ class Store:
             (place.phase, place.phase, place.round + 1 - keep),
         )
         self._stale = True
-        self._db.execute(
-            "DELETE FROM told WHERE phase < ? OR (phase = ? AND round < ?)",
-            (place.phase - 1, place.phase, place.round - TOLD),
-        )
+        if place.round % SELDOM == 0:
+            self._db.execute(
+                "DELETE FROM told WHERE phase < ? OR (phase = ? AND round < ?)",
+                (place.phase - 1, place.phase, place.round - TOLD),
+            )
         self._db.execute(
             "DELETE FROM bodies WHERE hash NOT IN ("  # three searches, of which none is a scan
             "SELECT hash FROM outbox WHERE phase > ? UNION ALL "

@@ -48,10 +48,10 @@ CASES = {
 }
 
 
-def lived(name, seed):
+def lived(name, seed, together=0.0):
     """A world at its end; `Broken` where it does not come to one, or not to the right one."""
     case = CASES[name]
-    world = World(case, seed).live()
+    world = World(case, seed, together).live()
     ended = [one for one in world.honest if one not in world.stranded]
     for one in ended:
         if world.disks[one].place != (len(case.rounds) - 1, case.rounds[-1]):

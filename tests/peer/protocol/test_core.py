@@ -53,6 +53,18 @@ def test_a_round_waits_for_every_letter_and_is_stored_before_its_letters_leave()
     ]  # fmt: skip
 
 
+def test_letters_that_are_written_together_are_looked_at_once():
+    one = core()
+    for n in "ac":
+        one.on(m.Pushed(n, n, one.rules.letters.made(n, Place(0, 0), 5)), 1.0)
+    first = one.on(m.Written("a"), 2.0, more=True)
+    assert [type(effect) for effect in first] == [m.Answer]
+    assert one.begun == 0.0
+    last = one.on(m.Written("c"), 2.0)
+    assert [type(effect) for effect in last] == [m.Answer, m.Compute]
+    assert last[1].heard == {n: {0: ((0, 0), 5)} for n in "ac"}
+
+
 def test_a_peer_goes_forward_only_if_nobody_has_a_letter_for_its_round():
     one = core()
     one.neighbours["a"].first = Place(0, 2)

@@ -9,12 +9,15 @@ from peer.protocol.cases import CASES, lived
 from peerwise.peer import protocol
 
 SEEDS = 5  # a case in every run of the tests; many more in `make full`
+TOGETHER = 2  # and seeds where letters are written together
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_happens_all_promises_are_kept_and_all_end(name):
     for seed in range(SEEDS):
         lived(name, seed)
+    for seed in range(TOGETHER):
+        lived(name, seed, together=0.5)
 
 
 @pytest.mark.full
@@ -22,6 +25,8 @@ def test_whatever_happens_all_promises_are_kept_and_all_end(name):
 def test_whatever_happens_many_times(name):
     for seed in range(SEEDS, 1000):
         lived(name, seed)
+    for seed in range(TOGETHER, 300):
+        lived(name, seed, together=0.5)
 
 
 def test_the_worlds_are_as_rough_as_they_say():

@@ -35,11 +35,15 @@ SOON = 10.0  # seconds after which those who can be reached have been
 
 
 class World:
-    """Peers of a case under one seed."""
+    """Peers of a case under one seed.
 
-    def __init__(self, case, seed):
+    `together`: how probably a letter that is to be written shares the disk with the one before.
+    """
+
+    def __init__(self, case, seed, together=0.0):
         self.case, self.rng = case, random.Random(seed)
         noise = random.Random(~seed) if case.noise else None
+        self.together, self.shares = together, random.Random(f"{seed} together")
         self.method = Method(case.lag, noise)
         self.graph = {n: tuple(case.graph[n]) for n in case.graph}
         self.honest = [n for n in self.graph if n not in case.liar + case.silent]
@@ -153,12 +157,12 @@ class World:
 
     # -- events and effects
 
-    def feed(self, process, event):
+    def feed(self, process, event, more=False):
         core = process.core
         name = core.rules.name
         if self.up.get(name) is not process:
             return
-        effects = core.on(event, self.now)
+        effects = core.on(event, self.now, more)
         audit(self, process)
         for effect in effects:
             if self.chaos and self.rng.random() < self.case.crash:
@@ -264,12 +268,18 @@ class World:
 
     def write(self, name):
         process = self.up[name]
-        job = process.disk_jobs.popleft()
-        event = self.written_by(name, job)
-        check_done(self, process, job, event)
-        if isinstance(job, m.Advance) and self.chaos and len(self.backups[name]) < 20:
+        jobs = [process.disk_jobs.popleft()]
+        while isinstance(jobs[-1], m.Put) and self.shares.random() < self.together:
+            if not process.disk_jobs or not isinstance(process.disk_jobs[0], m.Put):
+                break
+            jobs.append(process.disk_jobs.popleft())
+        events = [self.written_by(name, job) for job in jobs]
+        for job, event in zip(jobs, events, strict=True):
+            check_done(self, process, job, event)
+        if isinstance(jobs[0], m.Advance) and self.chaos and len(self.backups[name]) < 20:
             self.backups[name].append(self.disks[name].copy())
-        self.feed(process, event)
+        for left, event in zip(reversed(range(len(events))), events, strict=True):
+            self.feed(process, event, left > 0)
 
     def written_by(self, name, job):
         if isinstance(job, m.Advance):

@@ -29,6 +29,8 @@ from peerwise.peer.protocol.messages import (
 )
 from peerwise.peer.protocol.rounds import Rounds
 
+ANSWERS = (Answer, Refuse)
+
 
 class Core(Rounds):
     """One peer: `on` is all that happens to it; `refusal` is asked before a call is read."""
@@ -37,14 +39,17 @@ class Core(Rounds):
         super().__init__(*args)
         self.farewells: set[str] = set()  # of the ejected, not noted yet
 
-    def on(self, event: Any, now: float) -> list[Any]:
-        """What follows from an event at a time."""
+    def on(self, event: Any, now: float, more: bool = False) -> list[Any]:
+        """What follows from an event at a time.
+
+        `more`: another follows at once, and only then is there a look whether a round may begin.
+        """
         self.now, self.effects = now, []
         before, name = self.place, self.concerns(event)
         while self.farewells:
             self.note_bye(self.farewells.pop(), OVER)
         getattr(self, f"on_{type(event).__name__.lower()}")(event)
-        if not self.is_no_news(event):
+        if not more and not self.is_no_news(event):
             self.alarms.pop("", None)
             self.think()
         alone = name in self.neighbours and self.place == before
@@ -54,7 +59,7 @@ class Core(Rounds):
             self.hand_out(one)
             self.tell(one)
             self.fetch(one)
-        if self.alarms:
+        if self.alarms and not more:
             self.do(Wake(min(self.alarms.values())))
         return self.effects
 
@@ -74,7 +79,7 @@ class Core(Rounds):
 
     def do(self, effect: Any) -> None:
         """Want something done; what concerns a letter that we fetched is our own business."""
-        if isinstance(effect, Answer | Refuse) and isinstance(effect.ticket, Fetch):
+        if isinstance(effect, ANSWERS) and isinstance(effect.ticket, Fetch):
             self.settle_fetch(effect)
         else:
             super().do(effect)

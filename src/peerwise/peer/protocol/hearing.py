@@ -152,7 +152,8 @@ class Hearing(Ground):
 
     def is_coming(self, sender: str, place: Place) -> bool:
         """Whether a letter of the same place is on its way to the disk: of two the first counts."""
-        return any((sender, place) == (one.sender, one.place) for one in self.coming.values())
+        writing = self.neighbours[sender].writing
+        return any(self.coming[one].place == place for one in writing if one in self.coming)
 
     def is_aside(self, sender: str, place: Place) -> bool:
         """Whether the letter of a place is in quarantine: the round goes on without another."""
