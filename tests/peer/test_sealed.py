@@ -15,7 +15,7 @@ from peerwise.peer.protocol.messages import Place
 from peerwise.peer.signing import parted
 from peerwise.peer.wire import Format
 from peerwise.privacy.sealing import Reused
-from taped import assert_same_model, simulated
+from taped import assert_same_model, recorded, simulated
 
 STAR = nx.relabel_nodes(nx.star_graph(3), dict(enumerate("abcd")))
 CRC = {"name": "sealed_crc", "releases": 3}
@@ -25,20 +25,6 @@ SPENDS = {
     "limits": {"rows": 120},
 }
 ROUNDS = 16
-
-
-def recorded(monkeypatch):
-    """By name and round: the terms that peers make, before they are masked."""
-    terms = {}
-    masked = sealing.Sealing.masked
-
-    def watched(self, term, sums):
-        at = int(self._sealed.sums.stage(sums))
-        terms.setdefault((self._masks.me, at), []).append(term)
-        return masked(self, term, sums)
-
-    monkeypatch.setattr(sealing.Sealing, "masked", watched)
-    return terms
 
 
 def of_letters(daemon):
@@ -94,7 +80,7 @@ def test_all_sums_are_paid_for_before_the_first(learnt):
     _, daemons, _ = learnt
     for daemon in daemons:
         assert daemon.store.ledger.table()["epsilon"].tolist() == [5.0]
-        assert daemon.store.rows("SELECT round FROM masks") == [(1,), (2,), (3,)]
+        assert daemon.store.rows("SELECT phase, round FROM masks") == [(1, 1), (1, 2), (1, 3)]
 
 
 def test_the_secret_of_masks_is_forgotten_once_all_is_done(learnt):
@@ -109,12 +95,12 @@ def test_the_secret_of_masks_is_forgotten_once_all_is_done(learnt):
 def test_a_second_term_of_a_round_is_never_written(learnt):
     _, daemons, _ = learnt
     store = daemons[0].store
-    before = store.rows("SELECT round, hash FROM masks")
+    before = store.rows("SELECT phase, round, hash FROM masks")
     with store.transaction():
         store.use_mask(*before[0])  # the same: a letter that is sent again
     with pytest.raises(Reused), store.transaction():
-        store.use_mask(1, "another")
-    assert store.rows("SELECT round, hash FROM masks") == before
+        store.use_mask(1, 1, "another")
+    assert store.rows("SELECT phase, round, hash FROM masks") == before
 
 
 # who was put back to an old state, and who is missing

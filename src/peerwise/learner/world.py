@@ -41,6 +41,7 @@ class World(NamedTuple):
     draw: Any = None  # a release that was drawn before
     bounds: Any = None  # least and greatest values of the numbers, where they are public
     budget: Any = None  # what a node spends, where it is settled
+    settled: bool = False  # whether what nodes agree on by sealed sums is past
     unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
     groups: dict[str, np.ndarray] = {}  # column -> its texts in the test rows  # noqa: RUF012
 

@@ -56,12 +56,21 @@ class Trust(NamedTuple):
     patience: Annotated[
         int, Ge(1), "rounds without progress after which missing nodes are left out, if they may"
     ] = 256
+
+
+class Before(NamedTuple):
+    """What nodes agree on before they learn, each by a sealed sum of its own.
+
+    Methods do not read it: what was agreed has changed their rows and their model (`learner`).
+    """
+
     first: Annotated[
         float, Gt(0), Lt(1), "share of the budget for what must be agreed first, if anything must"
     ] = 0.2
 
 
 TRUST = Trust()
+BEFORE = Before()
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +174,7 @@ def sealed_nb(
     nodes: int,
     *,
     trust: Trust = TRUST,
+    before: Before = BEFORE,
 ) -> Method:
     """Naive Bayes from one sealed sum of all nodes' statistics: a curator's without a curator.
 
@@ -244,6 +254,7 @@ def sealed_crc(
     clip: Annotated[float, Gt(0), Le(1e6), "how far one row may move a sum"] = 3.0,
     lr: Annotated[float, Ge(1e-9), Le(1000), "learning rate"] = 0.2,
     trust: Trust = TRUST,
+    before: Before = BEFORE,
 ) -> Method:
     """Calibration of all rows (RC) by sealed sums of the nodes' clipped steps.
 

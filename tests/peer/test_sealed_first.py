@@ -1,0 +1,86 @@
+"""What peers agree on by sealed sums before they learn: TAN's structure."""
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+
+from federation import federation, run_all
+from peerwise.peer.leaving import what_leaves
+from peerwise.peer.views import learnt
+from taped import assert_same_model, recorded, simulated
+
+PATH = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+SPENDS = {
+    "privacy": {"epsilon": 20.0, "delta": 1e-5},
+    "budget": {"epsilon": 20.0, "delta": 1e-5},
+}
+CASES = {
+    "structure": {"method": {"name": "sealed_nb"}, "model": "tan", "categories": 3, "rows": 60},
+}
+
+
+@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+def network(request, tmp_path_factory):
+    """Three peers that have learnt, and the terms that they made, by the name of the sum."""
+    case = {"rounds": 16, "features": 5, **SPENDS, **request.param}
+    with pytest.MonkeyPatch.context() as patch:
+        fed = federation(tmp_path_factory.mktemp("first"), PATH, case.pop("method"), **case)
+        daemons = [fed.daemon(n) for n in fed.charter.names]
+        names = daemons[0].plan.learning.firsts
+        terms = {name: recorded(patch, name) for name in (*names, "sums")}
+        assert all(run_all(*daemons, seconds=200.0))
+    return fed, daemons, terms
+
+
+def test_all_have_the_sum_of_the_terms_and_nothing_else(network):
+    fed, daemons, terms = network
+    first = daemons[0].agreed["first"]
+    names = daemons[0].plan.learning.firsts
+    assert tuple(first) == names
+    for daemon in daemons[1:]:
+        assert daemon.agreed == daemons[0].agreed
+    for name, total in first.items():
+        made = np.sum([terms[name][n, 1][0] for n in fed.charter.names], axis=0, dtype=np.uint64)
+        step = np.asarray(total) / made.astype(np.int64)
+        np.testing.assert_allclose(step, np.broadcast_to(np.nanmax(step), step.shape))
+        assert {at for _, at in terms[name]} == {1}
+
+
+@pytest.mark.bits
+def test_peers_end_with_the_simulators_model_given_the_same_terms(network):
+    fed, daemons, terms = network
+    tape = [[terms["sums"][n, 1][-1] for n in fed.charter.names]]
+    run = simulated([d.plan for d in daemons], daemons[0].agreed, tape)
+    assert_same_model(run, [d.memory.state.value for d in daemons])
+
+
+def test_the_whole_budget_is_paid_once_for_all_sums(network):
+    _, daemons, _ = network
+    names = daemons[0].plan.learning.firsts
+    for daemon in daemons:
+        table = daemon.store.ledger.table()
+        assert table["epsilon"].tolist() == [20.0]
+        # each mask hid one term
+        used = daemon.store.rows("SELECT phase, round FROM masks ORDER BY phase")
+        assert used == [(phase, 1) for phase in range(1, len(names) + 2)]
+        assert daemon.store.mask_secret() is None
+
+
+def test_what_leaves_says_what_is_summed_first(network):
+    fed, _, _ = network
+    said = " ".join(what_leaves(fed.charter))
+    assert "Before they learn" in said
+    assert "take 0.2 of that budget" in said
+
+
+def test_a_kept_model_predicts_as_its_peer(network):
+    fed, daemons, _ = network
+    folder = fed.folder / "a"
+    x, _ = fed.charter.rows(fed.test)
+    kept = learnt(folder).of_rows(x)
+    daemon = daemons[0]
+    method = daemon.plan.learning.blank(daemon.agreed).method
+    seen = daemon.plan.encoded(x, daemon.agreed)
+    ours = jax.jit(method.predict)(jax.random.key(0), daemon.memory.state.value, seen)
+    np.testing.assert_allclose(kept, ours, atol=1e-5)
