@@ -1,5 +1,6 @@
 """What must be agreed on first, each by one sealed sum: exact, paid for, the same at all nodes."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -12,15 +13,17 @@ from peerwise.agreement import sum_rounds
 from peerwise.core import Shard
 from peerwise.errors import BadSetting
 from peerwise.learner import cell
-from peerwise.learner.assemble import assemble
-from peerwise.learner.firsts import budget_of, decided, firsts, settled, sum_of
-from peerwise.learner.world import World
+from peerwise.learner.assemble import assemble, facts_of
+from peerwise.learner.firsts import as_if_nothing, budget_of, decided, firsts, settled, sum_of
+from peerwise.learner.run import assembled
+from peerwise.learner.world import World, drawn
 from peerwise.methods.sealed import TRUST
 from peerwise.methods.sealed_total import deviation, sealed_total, shape_of, total_of
 from peerwise.models.registry import agreed
 from peerwise.models.tan import structure
 from peerwise.privacy import public_schema
 from peerwise.privacy.budget import Budget
+from peerwise.privacy.design import design_of, noising
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
@@ -66,7 +69,29 @@ class Case(NamedTuple):
     name: str
 
 
-CASES = {"structure": Case(TAN, WORLD, "structure")}
+def _mixed(gaps=False):
+    """Two numbers within their bounds, which are -1 and 1, and a category; maybe with gaps."""
+    rng = np.random.default_rng(1)
+    numbers = np.clip(rng.normal([0.3, -0.5], [0.1, 0.4], (len(Y), 2)), -1, 1)
+    numbers[0] = -1.0, 1.0
+    if gaps:
+        numbers[rng.random(numbers.shape) < 0.2] = np.nan
+    bounds = ([-1.0, -1.0], [1.0, 1.0])
+    columns = {"a": (0.0, 10.0), "b": (-4.0, 4.0), "c": ("p", "q")}
+    schema = public_schema(columns, ("no", "yes"))
+    schema = replace(schema, missing=gaps)
+    return World(
+        np.column_stack([numbers, X[:, 0]]), Y, WORLD.owned, schema, N, len(Y), bounds=bounds
+    )
+
+
+MIXED, GAPS = _mixed(), _mixed(True)
+UNITS = described(model="naive_bayes", units="sealed")
+CASES = {
+    "structure": Case(TAN, WORLD, "structure"),
+    "units": Case(UNITS, MIXED, "units"),
+    "units, with gaps": Case(UNITS, GAPS, "units"),
+}
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
@@ -127,19 +152,91 @@ def test_runtimes_agree_to_the_bit(case):
     np.testing.assert_array_equal(both[0].x, both[-1].x)
 
 
-@pytest.mark.parametrize(("method", "sums"), [({}, 1)])
+@pytest.mark.parametrize(("method", "sums"), [({}, 1), ({"units": "sealed"}, 2)])
 def test_all_parts_of_the_budget_together_are_the_budget(method, sums):
     """1 / noise^2 of all sums, each in units of what a row can do, add up to that of the budget."""
-    one = described(1.0, **method)
+    one, world = described(1.0, **method), WORLD._replace(bounds=((), ()))
     whole = deviation(Budget(1.0, 1e-5), 1.0)
-    every = firsts(one, WORLD)
+    every = firsts(one, world)
     assert len(every) == sums
-    parts = [deviation(budget_of(one, WORLD), 1.0)]
+    parts = [deviation(budget_of(one, world), 1.0)]
     for name, first in every.items():
-        grid = sum_of(one, WORLD, name).adapt.grid
+        grid = sum_of(one, world, name).adapt.grid
         parts.append(np.sqrt(grid.honest) * (grid.std * grid.step)[0] / first.reach)
     assert sum(1 / p**2 for p in parts) == pytest.approx(1 / whole**2, rel=1e-5)
-    assert assemble(one, WORLD._replace(links=CHAIN)).method.adapt.sums.rounds == 1
+    # and what is left is for learning, once all of them are past
+    after = as_if_nothing(one, world._replace(links=CHAIN))
+    assert tuple(firsts(one, after)) == tuple(every)
+    learning = assemble(one, after).method.adapt.grid
+    model = facts_of(one, after, None, CHAIN)["model"]
+    design = design_of(model, (), ())
+    scale = noising(design, 1.0, 1e-5, "gaussian").scale / np.sqrt(0.8)
+    noise = np.sqrt(learning.honest) * learning.std * learning.step
+    np.testing.assert_allclose(noise, np.tile(scale, 2))
+
+
+@pytest.mark.parametrize("world", [MIXED, GAPS], ids=["whole", "gaps"])
+def test_without_noise_units_are_the_mean_and_deviation_of_all_rows(world):
+    found = settled(described(float("inf"), model="naive_bayes", units="sealed"), world, CHAIN)
+    raw = world.x[:, :2] * [5.0, 4.0] + [5.0, 0.0]
+    for j, f in enumerate(found.schema.features[:2]):
+        assert f.center == pytest.approx(np.nanmean(raw[:, j]), abs=1e-5)
+        assert f.scale == pytest.approx(np.nanstd(raw[:, j]), abs=1e-5)
+        # the same rows and bounds, in other units
+        np.testing.assert_allclose(found.x[:, j] * f.scale + f.center, raw[:, j], atol=1e-12)
+        edges = [bound[j] * f.scale + f.center for bound in found.bounds]
+        np.testing.assert_allclose(edges, [[0, 10], [-4, 4]][j], atol=1e-9)
+    np.testing.assert_array_equal(found.x[:, 2], world.x[:, 2])
+    assert found.schema.features[2] == world.schema.features[2]
+
+
+def test_units_worked_by_hand_and_where_noise_says_nothing():
+    """Numbers u from -1 to 1: rows, sum of u, sum of u^2 - 1/2."""
+    first = firsts(UNITS, MIXED)["units"]
+
+    def of(rows, sums, squares, noise):
+        total = {"count": np.array([rows]), "sum": np.array(sums), "square": np.array(squares)}
+        found = first.decided(MIXED, total, noise).schema.features[:2]
+        return [(f.center, f.scale) for f in found]
+
+    # of 100 rows: mean .5 and variance .25; mean -.2 and, less than noise can tell, .04 - .04
+    by_hand = of(100.0, [50.0, -20.0], [0.0, -46.0], 2.0)
+    expected = [(5 + 5 * 0.5, 5 * 0.5), (-0.8, 4 * np.sqrt(2 * 2.0 / 100))]
+    np.testing.assert_allclose(by_hand, expected)
+    # a mean beyond the bounds is not, nor is a variance that no such numbers have
+    np.testing.assert_allclose(of(10.0, [30.0, 0.0], [0.0, 99.0], 1.0)[0][0], 10.0)
+    assert of(10.0, [30.0, 0.0], [0.0, 99.0], 1.0)[1] == (0.0, 4.0)
+    # so few rows that they may be noise: the units of the bounds
+    assert of(3.0, [1.0, 1.0], [-1.0, -1.0], 2.0) == [(5.0, 5.0), (0.0, 4.0)]
+    # a number that is the same everywhere keeps the unit of its bounds
+    assert of(100.0, [0.0, 20.0], [-50.0, -46.0], 0.0)[0] == (5.0, 5.0)
+
+
+def test_units_need_public_bounds_and_numbers_that_have_units():
+    with pytest.raises(BadSetting, match="public bounds"):
+        settled(UNITS, MIXED._replace(bounds=None), CHAIN)
+    counts = described(1.0, model="multinomial", units="sealed")
+    with pytest.raises(BadSetting, match="numbers as they are"):
+        settled(counts, MIXED, CHAIN)
+
+
+def test_in_a_run_bounds_are_public_and_units_are_not():
+    base = {"data": "wine", "split": {"nodes": 3}, "privacy": {"epsilon": float("inf")}}
+    one = cell({**base, "method": {"name": "sealed_nb", "units": "sealed"}})
+    given = cell({**base, "method": "sealed_nb"})
+    worlds, parts = assembled(one.changed(run={"repetitions": 1}))
+    (plain,), _ = assembled(given.changed(run={"repetitions": 1}))
+    before = drawn(one, 0)
+    assert np.abs(np.concatenate([before.x, before.x_test])).max() == 1.0
+    (world,) = worlds
+    for f, g in zip(world.schema.features, plain.schema.features, strict=True):
+        assert f.center == pytest.approx(g.center, rel=1e-4)
+        assert f.scale == pytest.approx(g.scale, rel=1e-3)
+    np.testing.assert_allclose(world.x, plain.x, atol=2e-3)
+    np.testing.assert_allclose(world.x_test, plain.x_test, atol=2e-3)
+    assert parts[0].method.adapt.sums.rounds == 1
+    with pytest.raises(BadSetting, match="take one"):
+        drawn(one.changed(data={"source": "digits", "scale": "unit"}), 0)
 
 
 def test_nothing_is_agreed_first_where_nothing_must_be():

@@ -256,7 +256,12 @@ class DecentralizedClassifier(Tabular):
         return owner
 
     def _learn(self, described: Cell, world: World) -> None:
-        world = settled(described, world, make_links(described, world))
+        before, world = world.schema, settled(described, world, make_links(described, world))
+        if world.schema is not before:
+            raise BadSetting(
+                "units and features that are found by sealed sums are of run files and peers; "
+                "take what is given"
+            )
         described = _settled(described, world)
         parts = assemble(described, world)
         rounds, names = described["run"]["rounds"], self.nodes_.tolist()

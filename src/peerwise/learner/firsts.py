@@ -8,15 +8,20 @@ is the same at every node.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from peerwise.agreement import sealed_sum
 from peerwise.core import Method, Shard, Tree
+from peerwise.data import Schema
+from peerwise.data.scaling import under
 from peerwise.errors import BadSetting
 from peerwise.learner.sections import Cell
-from peerwise.learner.world import World
+from peerwise.learner.world import World, finds_units, is_plain
 from peerwise.methods.sealed import Trust
 from peerwise.methods.sealed_total import noise_of, nothing, sealed_total, shape_of, unflat
 from peerwise.models.registry import first_phase
@@ -24,6 +29,8 @@ from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import default_delta
 from peerwise.shards import pack
 from peerwise.topology import Topology
+
+STILL = 1e-8  # the variance of a number between -1 and 1 that does not vary
 
 
 class First(NamedTuple):
@@ -55,7 +62,86 @@ def structure(cell: Cell, world: World) -> First | None:
     return First(about, phase.count, phase.reach, decided)
 
 
-FIRSTS = {make.__name__: make for make in (structure,)}
+def units(cell: Cell, world: World) -> First | None:
+    """Center and scale of numbers, from sums of values and squares within public bounds.
+
+    Numbers u are from -1 to 1 between their bounds; counted are u and u^2 - 1/2, and how many rows
+    there are, for each number where cells may be empty. A scale is no smaller than the noise.
+    """
+    if not finds_units(cell):
+        return None
+    if is_plain(cell):
+        raise BadSetting(
+            f"{cell['model']['name']} is about numbers as they are, which have no center and "
+            'scale: take [method] units = "given"'
+        )
+    numbers = _numbers(world.schema)
+    if numbers and world.bounds is None:
+        raise BadSetting(
+            '[method] units = "sealed" needs public bounds: give low and high of each number'
+        )
+    low, high = world.bounds or ((), ())
+    gaps = world.schema.missing
+    count = _moments(numbers, tuple(low), tuple(high), gaps)
+    # of (1, u, u^2 - 1/2) the square is 1 + 5/4 at most
+    reach = math.sqrt(9 / 4 * max(len(numbers), 1) if gaps else 1 + 5 / 4 * len(numbers))
+
+    def decided(world: World, total: Tree, noise: float) -> World:
+        rows, first, second = (total[name] for name in ("count", "sum", "square"))
+        rows = np.broadcast_to(rows, first.shape)
+        known = rows > 2 * noise
+        n = np.where(known, rows, 1.0)
+        center = np.where(known, np.clip(first / n, -1, 1), 0.0)
+        var = np.maximum(second / n + 0.5 - center**2, 2 * noise / n)
+        # what does not vary keeps the unit of its bounds
+        scale = np.sqrt(np.where(known & (var > STILL), np.minimum(var, 1.0), 1.0))
+        below, above = np.array(low), np.array(high)
+        middle, half = (below + above) / 2, (above - below) / 2
+        features = list(world.schema.features)
+        for j, c, s in zip(numbers, middle + half * center, half * scale, strict=True):
+            f = features[j]
+            features[j] = replace(f, center=f.center + f.scale * float(c), scale=f.scale * float(s))
+        bounds = ((-1 - center) / scale).tolist(), ((1 - center) / scale).tolist()
+        return _under(world, replace(world.schema, features=tuple(features)), bounds)
+
+    return First("values and squares, from which center and scale follow", count, reach, decided)
+
+
+@cache
+def _moments(
+    numbers: tuple[int, ...], low: tuple[float, ...], high: tuple[float, ...], gaps: bool
+) -> Callable[[Shard], Tree]:
+    columns = np.array(numbers, np.int32)
+    middle, half = (np.array(high) + np.array(low)) / 2, (np.array(high) - np.array(low)) / 2
+
+    def count(shard: Shard) -> Tree:
+        kind = shard.x.dtype
+        u = (shard.x[:, columns] - jnp.asarray(middle, kind)[None]) / jnp.asarray(half, kind)[None]
+        weight = shard.weight.astype(kind)[:, None]
+        known = ~jnp.isnan(u)
+        u = jnp.clip(jnp.where(known, u, 0), -1, 1)
+        own = known.astype(kind) * weight
+        return {
+            "count": own.sum(0) if gaps else weight.sum(0),
+            "sum": (u * own).sum(0),
+            "square": ((u * u - 0.5) * own).sum(0),
+        }
+
+    return count
+
+
+def _numbers(schema: Schema) -> tuple[int, ...]:
+    return tuple(j for j, r in enumerate(schema.cardinalities) if not r)
+
+
+def _under(world: World, schema: Schema, bounds: Any) -> World:
+    """The world with its rows under another schema of some of their features."""
+    x = under(world.x, world.schema, schema)
+    x_test = None if world.x_test is None else under(world.x_test, world.schema, schema)
+    return world._replace(x=x, x_test=x_test, schema=schema, bounds=bounds)
+
+
+FIRSTS = {make.__name__: make for make in (units, structure)}
 
 
 def firsts(cell: Cell, world: World) -> dict[str, First]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import SimpleNamespace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,10 @@ class Before(NamedTuple):
     first: Annotated[
         float, Gt(0), Lt(1), "share of the budget for what must be agreed first, if anything must"
     ] = 0.2
+    units: Annotated[
+        Literal["given", "sealed"],
+        "center and scale of numbers: as given, or found by a sealed sum within public bounds",
+    ] = "given"
 
 
 TRUST = Trust()

@@ -199,13 +199,19 @@ def check_cell(
     if units == "agree" and budget is not None:
         raise BadSetting(
             'units = "agree" finds center and scale by exact sums, which tell more than [budget] '
-            'allows; set units = "given" and give center and scale'
+            'allows; set units = "given" and give center and scale, or find them by a method of '
+            'sealed sums with [method] units = "sealed"'
         )
     if budget is not None and (limits.least_rows > 1 or limits.least_count > 0):
         key = "least_rows" if limits.least_rows > 1 else "least_count"
         raise BadSetting(
             f"limits.{key} is about exact counts: whether a node takes part would tell of single "
             "rows, which [budget] hides; remove it, noise covers small nodes too"
+        )
+    if units == "agree" and table.get("units", "given") != "given":
+        raise BadSetting(
+            'units = "agree" finds center and scale by open sums and [method] units = "sealed" by '
+            'sealed ones; take the second alone, with units = "given" for the units of bounds'
         )
     if units == "agree" and is_plain(cell):
         raise BadSetting(

@@ -11,7 +11,7 @@ import numpy as np
 
 from peerwise import data
 from peerwise.core import Array, Shard, Tree
-from peerwise.data.scaling import rescaled
+from peerwise.data.scaling import under
 from peerwise.learner import Assembled, World, assemble
 from peerwise.learner.assemble import facts_of
 from peerwise.learner.firsts import as_if_nothing, decided, firsts
@@ -77,10 +77,7 @@ class Learning:
         As far as is agreed. `exact`: in double precision, whatever the method computes in.
         """
         before, after = self.charter.schema(), self.schema(agreed)
-        both = list(zip(before.features, after.features, strict=True))
-        center = np.array([(b.center - a.center) / a.scale for a, b in both])
-        scale = np.array([b.scale / a.scale for a, b in both])
-        seen = rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
+        seen = under(x, before, after)
         sums = None if agreed is None or self.phase is None else np.asarray(agreed["model"])
         charter = self.charter
         about = charter.features, len(charter.nodes), charter.limits, charter.budget
