@@ -87,8 +87,11 @@ def _mixed(gaps=False):
 
 MIXED, GAPS = _mixed(), _mixed(True)
 UNITS = described(model="naive_bayes", units="sealed")
+BEST = described(model="naive_bayes", select=2)
 CASES = {
     "structure": Case(TAN, WORLD, "structure"),
+    "features": Case(BEST, MIXED, "features"),
+    "features, with gaps": Case(BEST, GAPS, "features"),
     "units": Case(UNITS, MIXED, "units"),
     "units, with gaps": Case(UNITS, GAPS, "units"),
 }
@@ -152,7 +155,7 @@ def test_runtimes_agree_to_the_bit(case):
     np.testing.assert_array_equal(both[0].x, both[-1].x)
 
 
-@pytest.mark.parametrize(("method", "sums"), [({}, 1), ({"units": "sealed"}, 2)])
+@pytest.mark.parametrize(("method", "sums"), [({}, 1), ({"units": "sealed", "select": 2}, 3)])
 def test_all_parts_of_the_budget_together_are_the_budget(method, sums):
     """1 / noise^2 of all sums, each in units of what a row can do, add up to that of the budget."""
     one, world = described(1.0, **method), WORLD._replace(bounds=((), ()))
@@ -173,6 +176,7 @@ def test_all_parts_of_the_budget_together_are_the_budget(method, sums):
     scale = noising(design, 1.0, 1e-5, "gaussian").scale / np.sqrt(0.8)
     noise = np.sqrt(learning.honest) * learning.std * learning.step
     np.testing.assert_allclose(noise, np.tile(scale, 2))
+    assert after.x.shape[1] == method.get("select", 3)
 
 
 @pytest.mark.parametrize("world", [MIXED, GAPS], ids=["whole", "gaps"])
@@ -218,6 +222,44 @@ def test_units_need_public_bounds_and_numbers_that_have_units():
     counts = described(1.0, model="multinomial", units="sealed")
     with pytest.raises(BadSetting, match="numbers as they are"):
         settled(counts, MIXED, CHAIN)
+
+
+def _informative():
+    """The second number and the category say what the class is, the first number does not."""
+    x = MIXED.x.copy()
+    x[:, 1] = np.where(Y > 0, 0.6, -0.7)
+    x[:, 2] = Y
+    return MIXED._replace(x=x, x_test=x[:5], y_test=Y[:5])
+
+
+def test_the_features_that_tell_most_are_kept_with_their_bounds_and_test_rows():
+    world = _informative()._replace(bounds=([-1.0, -2.0], [1.0, 2.0]))
+    found = settled(BEST, world, CHAIN)
+    assert [f.name for f in found.schema.features] == ["b", "c"]
+    assert found.schema.features == world.schema.features[1:]
+    np.testing.assert_array_equal(found.x, world.x[:, 1:])
+    np.testing.assert_array_equal(found.x_test, world.x_test[:, 1:])
+    assert found.bounds == ([-2.0], [2.0])
+    one = settled(described(model="naive_bayes", select=1), world, CHAIN)
+    assert one.x.shape == (len(Y), 1)
+
+
+def test_what_is_agreed_later_is_about_the_features_that_are_kept():
+    """Features first, then units of those; noise for fewer numbers."""
+    both = described(float("inf"), model="naive_bayes", select=2, units="sealed")
+    world = _informative()
+    assert list(firsts(both, world)) == ["features", "units"]
+    found = settled(both, world, CHAIN)
+    raw = world.x[:, 1] * 4.0
+    assert found.schema.features[0].center == pytest.approx(raw.mean(), abs=1e-5)
+    assert found.schema.features[0].scale == pytest.approx(raw.std(), abs=1e-5)
+    assert [f.name for f in found.schema.features] == ["b", "c"]
+    assert len(found.bounds[0]) == 1
+
+
+def test_no_more_features_than_there_are_can_be_kept():
+    with pytest.raises(BadSetting, match="there are 3 features"):
+        settled(described(1.0, select=4), WORLD, CHAIN)
 
 
 def test_in_a_run_bounds_are_public_and_units_are_not():

@@ -28,6 +28,22 @@ def test_noise_on_which_nobody_could_rely(tmp_path, options, says):
         federation(tmp_path, TREE, {**NB, **options}, **SPENDS)
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"method": {**NB, "select": 7}}, "there are 6 features"),
+        ({"method": {**NB, "units": "sealed"}, "units": "agree"}, "take the second alone"),
+        ({"method": {**NB, "units": "sealed"}, "spends": {}}, "public bounds"),
+        ({"model": "multinomial"}, "which no budget allows"),
+    ],
+)
+def test_what_cannot_be_agreed_first(tmp_path, more, says):
+    terms = {"method": NB, **more}
+    spends = terms.pop("spends", SPENDS if "units" not in terms else {})
+    with pytest.raises(BadSetting, match=says):
+        federation(tmp_path, TREE, terms.pop("method"), **spends, **terms)
+
+
 def test_noise_that_could_overflow(tmp_path):
     tiny = {**SPENDS, "privacy": {"epsilon": 1e-9, "delta": 1e-30}}
     with pytest.raises(BadSetting, match="overflow"):

@@ -1,4 +1,4 @@
-"""What peers agree on by sealed sums before they learn: TAN's structure, center and scale."""
+"""What peers agree on by sealed sums before they learn: features, center and scale, structure."""
 
 import jax
 import networkx as nx
@@ -18,6 +18,13 @@ SPENDS = {
 CASES = {
     "structure": {"method": {"name": "sealed_nb"}, "model": "tan", "categories": 3, "rows": 60},
     "units": {"method": {"name": "sealed_crc", "units": "sealed", "releases": 2}, "rounds": 24},
+    "features and units": {"method": {"name": "sealed_nb", "select": 2, "units": "sealed"}},
+    "features and structure": {
+        "method": {"name": "sealed_nb", "select": 3},
+        "model": "tan",
+        "categories": 3,
+        "rows": 60,
+    },
 }
 
 

@@ -15,7 +15,7 @@ from peerwise.channel import Channel
 from peerwise.core import Method, State, Tree
 from peerwise.declare import Declared, build, find, needs
 from peerwise.errors import BadSetting
-from peerwise.learner.firsts import budget_of, settled
+from peerwise.learner.firsts import bounds_of, budget_of, settled
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World
 from peerwise.methods.baselines import Pooled
@@ -207,9 +207,7 @@ def _design(cell: Cell, world: World, facts: Facts) -> Design:
             "sealed sums have Gaussian noise of bounded sensitivity; remove [privacy] sensitivity "
             "and mechanism"
         )
-    numbers = sum(not r for r in model.cardinalities)
-    low, high = world.bounds or ([-s["bound"]] * numbers, [s["bound"]] * numbers)
-    return design_of(model, tuple(map(float, low)), tuple(map(float, high)))
+    return design_of(model, *bounds_of(cell, world))
 
 
 def _width(links: Topology) -> int:

@@ -27,6 +27,7 @@ from peerwise.methods.sealed_total import noise_of, nothing, sealed_total, shape
 from peerwise.models.registry import first_phase
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import default_delta
+from peerwise.privacy.selection import chosen, class_counts, scored
 from peerwise.shards import pack
 from peerwise.topology import Topology
 
@@ -60,6 +61,44 @@ def structure(cell: Cell, world: World) -> First | None:
 
     about = f"counts, from which all derive how {cell['model']['name']} is made"
     return First(about, phase.count, phase.reach, decided)
+
+
+def features(cell: Cell, world: World) -> First | None:
+    """Which features are kept: those of the largest mutual information with the class.
+
+    A row is counted once for each feature; numbers in equal parts of their public bounds.
+    """
+    k, schema = cell["method"].get("select"), world.schema
+    if k is None:
+        return None
+    if k > len(schema.features):
+        raise BadSetting(f"select = {k}: there are {len(schema.features)} features to keep some of")
+    cardinalities = tuple(map(int, schema.cardinalities))
+    counts = class_counts(cardinalities, len(schema.classes), *bounds_of(cell, world))
+
+    def decided(world: World, total: Tree, noise: float) -> World:
+        kept = chosen(scored(total, cardinalities, noise), k).tolist()
+        fewer = replace(schema, features=tuple(schema.features[j] for j in kept))
+        bounds = world.bounds
+        if bounds is not None:
+            numbers = [i for i, j in enumerate(_numbers(schema)) if j in kept]
+            bounds = [bounds[0][i] for i in numbers], [bounds[1][i] for i in numbers]
+        return _under(world, fewer, bounds)
+
+    about = f"values by class, by which the {k} features that tell most of the class are kept"
+    return First(about, _of_shard(counts), math.sqrt(len(cardinalities)), decided)
+
+
+@cache
+def _of_shard(count: Callable[..., Tree]) -> Callable[[Shard], Tree]:
+    return lambda shard: count(*shard)
+
+
+def bounds_of(cell: Cell, world: World) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The least and greatest values of numbers, as tuples; public, or as [privacy] bound says."""
+    numbers, bound = len(_numbers(world.schema)), cell["privacy"]["bound"]
+    low, high = world.bounds or ([-bound] * numbers, [bound] * numbers)
+    return tuple(map(float, low)), tuple(map(float, high))
 
 
 def units(cell: Cell, world: World) -> First | None:
@@ -141,7 +180,7 @@ def _under(world: World, schema: Schema, bounds: Any) -> World:
     return world._replace(x=x, x_test=x_test, schema=schema, bounds=bounds)
 
 
-FIRSTS = {make.__name__: make for make in (units, structure)}
+FIRSTS = {make.__name__: make for make in (features, units, structure)}
 
 
 def firsts(cell: Cell, world: World) -> dict[str, First]:

@@ -71,6 +71,9 @@ class Before(NamedTuple):
         Literal["given", "sealed"],
         "center and scale of numbers: as given, or found by a sealed sum within public bounds",
     ] = "given"
+    select: Annotated[
+        int | None, Ge(1), "features that are kept: those that tell most by a sealed sum; none: all"
+    ] = None
 
 
 TRUST = Trust()

@@ -171,9 +171,10 @@ def check_sealed(cell: Cell, world: World) -> None:
     least = least_members(nodes, table["least"])
     honest = honest_members(nodes, table["honest"], least)
     bits_for(nodes)
+    after = as_if_nothing(cell, world)
     if world.budget is None or not adds_noise(cell):
         return
-    asked = blank_model(cell["model"], as_if_nothing(cell, world).schema).size
+    asked = blank_model(cell["model"], after.schema).size
     share = 1 - table["first"] if firsts(cell, world) else 1.0
     multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
     sums = max(table.get("releases") or RELEASES, asked)
