@@ -163,13 +163,19 @@ def _bounds(
     return [e[0] for e in edges], [e[1] for e in edges]
 
 
-def check_sealed(cell: Cell, world: World) -> None:
+def check_sealed(cell: Cell, world: World, pace: str) -> None:
     """Refuse sealed sums that could overflow, or on whose noise nobody could rely."""
     if cell.method.traits.releases != "sealed":
         return
     table, nodes = cell["method"], world.nodes
     least = least_members(nodes, table["least"])
     honest = honest_members(nodes, table["honest"], least)
+    if least < nodes and pace == "deadline":
+        raise BadSetting(
+            "[method] least allows sums without some nodes, and with deadlines none comes about "
+            "while one is missing: its neighbours wait for it in every round, and who is a moment "
+            'ahead of another does not hear it in time; take [pace] mode = "async", or least = 1'
+        )
     bits_for(nodes)
     after = as_if_nothing(cell, world)
     if world.budget is None or not adds_noise(cell):
