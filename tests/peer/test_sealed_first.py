@@ -1,12 +1,19 @@
 """What peers agree on by sealed sums before they learn: features, center and scale, structure."""
 
+import asyncio
+
 import jax
 import networkx as nx
 import numpy as np
 import pytest
 
-from federation import federation, run_all
+from federation import Network, federation, run_all
+from peerwise.errors import BadSetting
+from peerwise.methods import words
 from peerwise.peer.leaving import what_leaves
+from peerwise.peer.plan import Plan
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.sealing import without_terms
 from peerwise.peer.views import learnt
 from taped import assert_same_model, recorded, simulated
 
@@ -93,3 +100,53 @@ def test_a_kept_model_predicts_as_its_peer(network):
     seen = daemon.plan.encoded(x, daemon.agreed)
     ours = jax.jit(method.predict)(jax.random.key(0), daemon.memory.state.value, seen)
     np.testing.assert_allclose(kept, ours, atol=1e-5)
+
+
+TAN = CASES["structure"]
+
+
+def tan(folder):
+    case = {"rounds": 16, "features": 5, **SPENDS, **TAN}
+    return federation(folder, PATH, case.pop("method"), **case)
+
+
+def test_a_peer_that_is_started_again_within_a_first_sum_sends_the_same_term(tmp_path, monkeypatch):
+    fed, terms = tan(tmp_path), recorded(monkeypatch, "structure")
+
+    async def live():
+        net = Network(fed)
+        net.start(*"abc")
+        await net.told_term("b", 1)
+        await net.stop("b")
+        net.start("b")
+        await net.end()
+        return net
+
+    net = asyncio.run(live())
+    assert [len(terms[n, 1]) for n in "abc"] == [1, 1, 1]
+    agreed = [net.daemons[n].agreed for n in "abc"]
+    assert agreed[0] == agreed[1] == agreed[2]
+    assert net.daemons["a"].place == Place(2, 16)
+
+
+def test_without_a_members_term_there_is_no_sum_and_the_peer_says_so(tmp_path):
+    fed = tan(tmp_path)
+    plan = Plan(fed.charter, "a", fed.tables["a"])
+    memory = plan.node(1).shape()
+    with pytest.raises(BadSetting, match="'structure' of all members did not come about"):
+        plan.agreed(1, memory, {"keys": {}})
+    # one that was put back adds none
+    state = plan.put_back(1, plan.node(1).begin()).state
+    assert int(state.value["sums"]["lost"]) == 1
+    assert not words.as_integers(state.value["sums"]["term"]).any()
+    assert jax.tree.structure(state) == jax.tree.structure(without_terms(state, "again"))
+
+
+def test_what_would_be_sent_first_is_a_term_of_the_first_sum(tmp_path):
+    fed = tan(tmp_path)
+    plan = Plan(fed.charter, "a", fed.tables["a"])
+    assert plan.kinds == ("keys", "structure", "learning")
+    node = plan.node(1)
+    (letter,) = node.letters(node.shape(), 0).values()
+    classes, pairs = len(fed.charter.classes), 5 * 4 // 2
+    assert letter.part["sum"].shape == (classes * pairs * 3 * 3, 2)
