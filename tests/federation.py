@@ -19,6 +19,7 @@ from peerwise.peer.identity import load_identity, make_authority, make_certifica
 from peerwise.peer.keeping import looked
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
+from peerwise.peer.protocol.messages import Place
 from peerwise.peer.signing import Signer
 from peerwise.peer.store import Store
 from peerwise.peer.wire import Envelope, named_leaves
@@ -177,6 +178,41 @@ def run_all(*daemons: Daemon, seconds: float = 600.0) -> list[bool]:
         return await asyncio.wait_for(asyncio.gather(*(d.run() for d in daemons)), seconds)
 
     return asyncio.run(together())
+
+
+class Network:
+    """Peers in one loop, of which one is stopped and started again, maybe from a backup."""
+
+    def __init__(self, fed, **options):
+        self.fed, self.options, self.daemons, self.tasks = fed, options, {}, {}
+
+    def start(self, *names):
+        for name in names:
+            self.daemons[name] = self.fed.daemon(name, **self.options)
+            self.tasks[name] = asyncio.create_task(self.daemons[name].run())
+
+    async def stop(self, name):
+        self.daemons[name].stop()
+        await self.tasks.pop(name)
+        self.daemons[name].store.close()
+
+    async def until(self, name, place):
+        while self.daemons[name].place < place:
+            assert not self.tasks[name].done(), self.tasks[name].exception()
+            await asyncio.sleep(0.002)
+
+    async def told_term(self, name, at):
+        """Until a neighbour has the first letter with a term of a sum."""
+        daemon = self.daemons[name]
+        await self.until(name, Place(1, 1))
+        while int(daemon.memory.state.value["sums"]["made"]) < at:
+            await asyncio.sleep(0)
+        place = daemon.place
+        while not daemon.place > place and any(n.lacks for n in daemon.core.neighbours.values()):
+            await asyncio.sleep(0)
+
+    async def end(self):
+        assert all(await asyncio.wait_for(asyncio.gather(*self.tasks.values()), 120.0))
 
 
 def simulated(fed, daemons, rounds, channel=None):

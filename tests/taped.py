@@ -6,6 +6,7 @@ import numpy as np
 
 from peerwise.methods import words
 from peerwise.methods.sealed import Sealed
+from peerwise.peer import sealing
 from peerwise.simulate import simulate
 
 
@@ -17,6 +18,21 @@ class Taped(Sealed):
         sums = state.value["sums"]
         _, at = self.sums.due(sums)
         return self.making(state, jnp.asarray(self.steps)[at - 1, sums["name"].astype(int)])
+
+
+def recorded(monkeypatch, release=sealing.RELEASE):
+    """By name and round: the terms of one kind of sum that peers make, before they are masked."""
+    terms = {}
+    masked = sealing.Sealing.masked
+
+    def watched(self, term, sums):
+        if self._release == release:
+            at = int(self._sealed.sums.stage(sums))
+            terms.setdefault((self._masks.me, at), []).append(term)
+        return masked(self, term, sums)
+
+    monkeypatch.setattr(sealing.Sealing, "masked", watched)
+    return terms
 
 
 def simulated(plans, agreed, tape):

@@ -1,21 +1,19 @@
-"""A first phase before learning: nodes agree on a model's options from exactly summed counts."""
+"""A first phase before learning: nodes agree on a model's options from summed counts."""
 
 from typing import Any
 
+import jax
 import networkx as nx
 import numpy as np
 
+from peerwise.core import Method
 from peerwise.errors import BadSetting
-from peerwise.methods.sealed import Trust
-from peerwise.methods.sealed_total import sealed_total, shape_of, unflat
+from peerwise.methods.sealed_total import total_of
 from peerwise.methods.total import server_total, total
 from peerwise.models.family import Phase
-from peerwise.privacy.budget import Budget
 from peerwise.shards import Shards
 from peerwise.simulate import simulate
 from peerwise.topology import Topology, from_graph, graph_of
-
-FIRST = 7919  # noise of a first phase is drawn apart from that of learning
 
 
 def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any:
@@ -40,32 +38,22 @@ def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any
     return run.state.value["total"]
 
 
-def sealed_options(
-    phase: Phase, shards: Shards, topology: Topology, budget: Budget, trust: Trust, seed: int = 0
-) -> dict[str, Any]:
-    """As `phase_options`, from one sealed sum with noise; the first share of the budget pays.
-
-    What lies within two deviations of 0 is taken as nothing.
-    """
-    if phase.reach is None:
-        raise BadSetting("nobody knows how far a row moves what this model must agree on first")
-    features = shards.groups[0].shard.x.shape[-1]
-    like = shape_of(phase.count, features)
-    method = sealed_total(phase.count, like, budget, phase.reach, topology.n, trust)
+def sealed_sum(method: Method, shards: Shards, topology: Topology, seed: int = 0) -> np.ndarray:
+    """The total of a `sealed_total`, flat, as every node has it."""
     graph = graph_of(topology)
     if graph.is_directed() or not nx.is_connected(graph):
         raise BadSetting("nodes can add up only over a connected graph of links both ways")
-    rounds = 4 * nx.diameter(graph) + 4
-    run = simulate(method, shards, from_graph(graph), rounds, seed=seed + FIRST)
-    assert (np.asarray(run.state.value["sums"]["done"]) == 1).all()
-    total = np.asarray(run.state.value["flat"][0], float)
-    return phase.options(unflat(like, denoised_counts(method.adapt, total)))
+    run = simulate(
+        method, shards, from_graph(graph), sum_rounds(graph), seed=seed, precision="float64"
+    )
+    found = total_of(method, jax.tree.map(lambda a: a[0], run.state.value))
+    assert found is not None
+    return found
 
 
-def denoised_counts(sealed: Any, total: np.ndarray) -> np.ndarray:
-    """Counts from a noisy total of a `Sealed` method: none is negative, and few are none."""
-    noise = np.sqrt(sealed.grid.share * sealed.sums.nodes)
-    return np.where(total < 2 * noise, 0.0, total)
+def sum_rounds(graph: nx.Graph) -> int:
+    """Rounds after which a sealed sum is done, where no message is lost."""
+    return 4 * int(nx.diameter(graph)) + 4
 
 
 def phase_options(

@@ -273,6 +273,20 @@ def test_noise_is_drawn_where_a_budget_is_given():
     assert (loud.predict_proba(TINY[0]) != quiet.predict_proba(TINY[0])).any()
 
 
+def test_what_a_model_must_agree_on_first_is_paid_for_under_a_budget():
+    """TAN's structure by a sealed sum; rows that others would have to see changed are refused."""
+    x, y = TINY
+    frame = pd.DataFrame(np.where(x > x.mean(0), "u", "v")[:, :3], columns=list("abc"))
+    shared = {"groups": 3, "rounds": 12, "network": "chain", "model": "tan"}
+    model = small(method="sealed_nb", privacy={"epsilon": 100.0}, **shared).fit(frame, y)
+    np.testing.assert_allclose(model.predict_proba(frame).sum(1), 1, rtol=1e-5)
+    (node, *_) = model.node_models_.values()
+    assert node.world.sums is not None  # with noise: no whole numbers
+    assert (node.world.sums % 1 != 0).any()
+    with pytest.raises(BadSetting, match="run files and peers"):
+        small(method={"name": "sealed_nb", "select": 2}, groups=3, rounds=12).fit(*TINY)
+
+
 # --- the network
 
 

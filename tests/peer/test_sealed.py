@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from federation import Alone, federation, run_all
+from federation import Alone, Network, federation, run_all
 from peerwise.methods import words
 from peerwise.peer import sealing
 from peerwise.peer.protocol.messages import Place
 from peerwise.peer.signing import parted
 from peerwise.peer.wire import Format
 from peerwise.privacy.sealing import Reused
-from taped import assert_same_model, simulated
+from taped import assert_same_model, recorded, simulated
 
 STAR = nx.relabel_nodes(nx.star_graph(3), dict(enumerate("abcd")))
 CRC = {"name": "sealed_crc", "releases": 3}
@@ -25,20 +25,6 @@ SPENDS = {
     "limits": {"rows": 120},
 }
 ROUNDS = 16
-
-
-def recorded(monkeypatch):
-    """By name and round: the terms that peers make, before they are masked."""
-    terms = {}
-    masked = sealing.Sealing.masked
-
-    def watched(self, term, sums):
-        at = int(self._sealed.sums.stage(sums))
-        terms.setdefault((self._masks.me, at), []).append(term)
-        return masked(self, term, sums)
-
-    monkeypatch.setattr(sealing.Sealing, "masked", watched)
-    return terms
 
 
 def of_letters(daemon):
@@ -94,7 +80,7 @@ def test_all_sums_are_paid_for_before_the_first(learnt):
     _, daemons, _ = learnt
     for daemon in daemons:
         assert daemon.store.ledger.table()["epsilon"].tolist() == [5.0]
-        assert daemon.store.rows("SELECT round FROM masks") == [(1,), (2,), (3,)]
+        assert daemon.store.rows("SELECT phase, round FROM masks") == [(1, 1), (1, 2), (1, 3)]
 
 
 def test_the_secret_of_masks_is_forgotten_once_all_is_done(learnt):
@@ -109,53 +95,18 @@ def test_the_secret_of_masks_is_forgotten_once_all_is_done(learnt):
 def test_a_second_term_of_a_round_is_never_written(learnt):
     _, daemons, _ = learnt
     store = daemons[0].store
-    before = store.rows("SELECT round, hash FROM masks")
+    before = store.rows("SELECT phase, round, hash FROM masks")
     with store.transaction():
         store.use_mask(*before[0])  # the same: a letter that is sent again
     with pytest.raises(Reused), store.transaction():
-        store.use_mask(1, "another")
-    assert store.rows("SELECT round, hash FROM masks") == before
+        store.use_mask(1, 1, "another")
+    assert store.rows("SELECT phase, round, hash FROM masks") == before
 
 
 # who was put back to an old state, and who is missing
 
 # of the sums that are paid for, a void one is one: so many that it is not the last
 FEWER = {"name": "sealed_crc", "releases": 8, "honest": 1.0, "least": 0.75, "patience": 4}
-
-
-class Network:
-    """Peers in one loop, of which one is stopped and started again, maybe from a backup."""
-
-    def __init__(self, fed, **options):
-        self.fed, self.options, self.daemons, self.tasks = fed, options, {}, {}
-
-    def start(self, *names):
-        for name in names:
-            self.daemons[name] = self.fed.daemon(name, **self.options)
-            self.tasks[name] = asyncio.create_task(self.daemons[name].run())
-
-    async def stop(self, name):
-        self.daemons[name].stop()
-        await self.tasks.pop(name)
-        self.daemons[name].store.close()
-
-    async def until(self, name, place):
-        while self.daemons[name].place < place:
-            assert not self.tasks[name].done(), self.tasks[name].exception()
-            await asyncio.sleep(0.002)
-
-    async def told_term(self, name, at):
-        """Until a neighbour has the first letter with a term of a sum."""
-        daemon = self.daemons[name]
-        await self.until(name, Place(1, 1))
-        while int(daemon.memory.state.value["sums"]["made"]) < at:
-            await asyncio.sleep(0)
-        place = daemon.place
-        while not daemon.place > place and any(n.lacks for n in daemon.core.neighbours.values()):
-            await asyncio.sleep(0)
-
-    async def end(self):
-        assert all(await asyncio.wait_for(asyncio.gather(*self.tasks.values()), 120.0))
 
 
 def spied(monkeypatch):
@@ -176,11 +127,11 @@ def spied(monkeypatch):
     return told
 
 
-def ended(net, names):
+def ended(net, names, every="abcd"):
     """Those who are left have the same total of the last round, over themselves."""
     sums = {n: net.daemons[n].memory.state.value["sums"] for n in names}
     assert {int(s["done"]) for s in sums.values()} == {8}
-    assert {sealing.members_of(np.asarray(s["members"]), tuple("abcd")) for s in sums.values()} == {
+    assert {sealing.members_of(np.asarray(s["members"]), tuple(every)) for s in sums.values()} == {
         tuple(names)
     }
     assert len({np.asarray(s["total"]).tobytes() for s in sums.values()}) == 1
@@ -215,6 +166,34 @@ def test_a_peer_that_is_put_back_never_makes_a_term_again(tmp_path, monkeypatch)
     total = ended(net, "abc")
     fresh = [terms[n, 8][-1] for n in "abc"]
     np.testing.assert_array_equal(total, np.sum(fresh, axis=0, dtype=np.uint64))
+
+
+def test_a_sum_is_never_too_old_to_be_heard(tmp_path):
+    """Parts of a network that run at different paces would else stop to hear each other."""
+    pace = {"mode": "async", "staleness": 2}
+    fed = federation(tmp_path, STAR, CRC, rounds=ROUNDS, pace=pace, **SPENDS)
+    daemon = fed.daemon("a")
+    assert daemon._rules().pace.staleness == ROUNDS
+    daemon.store.close()
+
+
+@pytest.mark.full  # `make test`: aligned sums without their root, in methods/test_aligned.py
+def test_without_the_hub_the_others_go_on_once_they_have_another_root(tmp_path):
+    graph = nx.Graph(["ab", "ac", "ad", "ae", "bc", "cd", "de"])
+    pace = {"mode": "async", "deadline": 0.15, "start": 30.0}
+    limits = {"limits": {"rows": 150}}
+    fed = federation(tmp_path, graph, FEWER, rounds=260, pace=pace, **{**SPENDS, **limits})
+
+    async def live():
+        net = Network(fed)
+        net.start(*"abcde")
+        await net.until("b", Place(1, 3))  # it has met all
+        await net.stop("a")
+        await net.end()
+        return net
+
+    net = asyncio.run(live())
+    ended(net, "bcde", "abcde")
 
 
 @pytest.mark.full

@@ -28,6 +28,31 @@ def test_noise_on_which_nobody_could_rely(tmp_path, options, says):
         federation(tmp_path, TREE, {**NB, **options}, **SPENDS)
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"method": {**NB, "select": 7}}, "there are 6 features"),
+        ({"method": {**NB, "units": "sealed"}, "units": "agree"}, "take the second alone"),
+        ({"method": {**NB, "units": "sealed"}, "spends": {}}, "public bounds"),
+        ({"model": "multinomial"}, "which no budget allows"),
+    ],
+)
+def test_what_cannot_be_agreed_first(tmp_path, more, says):
+    terms = {"method": NB, **more}
+    spends = terms.pop("spends", SPENDS if "units" not in terms else {})
+    with pytest.raises(BadSetting, match=says):
+        federation(tmp_path, TREE, terms.pop("method"), **spends, **terms)
+
+
+def test_deadlines_and_sums_that_go_on_without_a_node(tmp_path):
+    """Who waits for a missing node is too late for the others, round after round."""
+    fewer, pace = {**NB, "least": 0.6, "honest": 1.0}, {"mode": "deadline"}
+    with pytest.raises(BadSetting, match="none comes about"):
+        federation(tmp_path, TREE, fewer, pace=pace, **SPENDS)
+    federation(tmp_path, TREE, fewer, pace={"mode": "async"}, **SPENDS)
+    federation(tmp_path, TREE, {**NB, "least": 1.0}, pace=pace, **SPENDS)
+
+
 def test_noise_that_could_overflow(tmp_path):
     tiny = {**SPENDS, "privacy": {"epsilon": 1e-9, "delta": 1e-30}}
     with pytest.raises(BadSetting, match="overflow"):

@@ -16,7 +16,15 @@ from peerwise.methods.gossip_nb import release
 from peerwise.models import naive_bayes
 from peerwise.models.family import log_posterior
 from peerwise.privacy.composition import Charge, basic
-from peerwise.privacy.selection import budgets, chances, chosen, local_scores, select
+from peerwise.privacy.selection import (
+    budgets,
+    chances,
+    chosen,
+    class_counts,
+    local_scores,
+    scored,
+    select,
+)
 
 # --- scores
 
@@ -144,6 +152,51 @@ def test_the_most_votes_are_chosen_in_the_order_of_features():
     assert chosen(np.array([1.0, 7, 3, 7, 0]), 3).tolist() == [1, 2, 3]
     assert chosen(np.array([2.0, 2, 2]), 2).tolist() == [0, 1]
     assert chosen(jnp.array([2.0, 5.0]), 2).tolist() == [0, 1]
+
+
+# --- from sums of all nodes
+
+
+def counted(x, y, cardinalities, classes, bounds=((), ())):
+    count = class_counts(cardinalities, classes, *bounds)
+    return np.asarray(count(jnp.asarray(x, "f"), jnp.asarray(y), jnp.ones(len(y))), float)
+
+
+def test_counts_by_class_worked_by_hand():
+    """A number in eight parts of -1 to 1, and a category; a gap counts nowhere."""
+    x = np.array([[-0.9, 0], [0.9, 1], [9.0, 1], [np.nan, 1]])
+    found = counted(x, np.array([0, 1, 1, 0]), (0, 2), 2, ((-1.0,), (1.0,)))
+    want = np.zeros((8 + 2, 2))
+    want[0, 0], want[7, 1] = 1, 2
+    want[8, 0], want[9] = 1, [1, 2]
+    np.testing.assert_array_equal(found, want)
+    assert counted(x, np.array([0, 1, 1, -1]), (0, 2), 2, ((-1.0,), (1.0,))).sum() == 6
+
+
+def test_scores_of_sums_are_those_of_all_rows():
+    rng = np.random.default_rng(2)
+    y = rng.integers(2, size=400)
+    x = np.column_stack([rng.integers(3, size=400), (y + rng.integers(2, size=400)) % 3])
+    with jax.enable_x64(True):
+        want = local_scores(jnp.asarray(x, float), jnp.asarray(y), jnp.ones(400), (3, 3), 2)
+    found = scored(counted(x, y, (3, 3), 2), (3, 3), 0.0)
+    # the second has a cell that no row is in, which is no chance to look informative
+    empty = np.array([0.0, 2 / 800])
+    np.testing.assert_allclose(found, np.asarray(want) + empty, atol=1e-12)
+
+
+def test_what_noise_adds_to_a_score_is_taken_off():
+    """Of features that tell nothing, one with many values and one with few."""
+    rng = np.random.default_rng(3)
+    deal = np.concatenate([np.full((10, 5), 400.0), np.full((2, 5), 2000.0)])
+    noise = 40.0
+    seen = [deal + noise * rng.normal(size=deal.shape) for _ in range(300)]
+    found = np.mean([scored(one, (10, 2), noise) for one in seen], 0)
+    raw = np.mean([scored(one, (10, 2), 0.0) for one in seen], 0)
+    assert raw[0] > 1e-3  # many values look informative
+    # but for the chance in the rows, which these counts have not
+    chance = np.array([36, 4]) / 40_000
+    np.testing.assert_allclose(found + chance, 0, atol=0.1 * raw[0])
 
 
 # --- what it costs and what it gains

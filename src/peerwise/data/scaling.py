@@ -47,6 +47,17 @@ def rescaled(x: Array, center: Array, scale: Array) -> Array:
     return out
 
 
+def under(x: Array, before: Schema, after: Schema) -> Array:
+    """Rows of one schema under another: fewer of its features, or others units of theirs."""
+    place = {f.name: j for j, f in enumerate(before.features)}
+    kept = [place[f.name] for f in after.features]
+    both = [(before.features[j], f) for j, f in zip(kept, after.features, strict=True)]
+    center = np.array([(b.center - a.center) / a.scale for a, b in both])
+    scale = np.array([b.scale / a.scale for a, b in both])
+    x = x if kept == list(range(x.shape[1])) else x[:, kept]
+    return rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
+
+
 def _moments(x: Array) -> tuple[Array, Array]:
     """Mean and standard deviation of each column over the values that are not NaN."""
     center, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])

@@ -23,6 +23,7 @@ from peerwise.estimators.columns import as_columns, constant, encoded, learn_sch
 from peerwise.estimators.network_model import NetworkModel
 from peerwise.learner import Cell, World, assemble, cell, offered
 from peerwise.learner.assemble import make_links
+from peerwise.learner.firsts import settled
 from peerwise.learner.world import as_read, is_plain
 from peerwise.models.algebra import Statistics
 from peerwise.models.classifier import Classifier
@@ -255,6 +256,12 @@ class DecentralizedClassifier(Tabular):
         return owner
 
     def _learn(self, described: Cell, world: World) -> None:
+        before, world = world.schema, settled(described, world, make_links(described, world))
+        if world.schema is not before:
+            raise BadSetting(
+                "units and features that are found by sealed sums are of run files and peers; "
+                "take what is given"
+            )
         described = _settled(described, world)
         parts = assemble(described, world)
         rounds, names = described["run"]["rounds"], self.nodes_.tolist()
@@ -280,7 +287,7 @@ class DecentralizedClassifier(Tabular):
     def _keep(self, described: Cell, world: World, values: Tree, names: list[Any]) -> None:
         """Make models of what the nodes ended with."""
         parts: list[Any] = [jax.tree.map(lambda a, i=i: a[i], values) for i in range(len(names))]
-        if _plain_statistics(described, self.schema_, parts[0]):
+        if world.sums is None and _plain_statistics(described, self.schema_, parts[0]):
             table = dict(described["model"])
             name = table.pop("name")
 
@@ -355,7 +362,7 @@ def _settled(described: Cell, world: World) -> Cell:
     if "model" not in described:
         return described
     phase = first_phase(described["model"], world.schema)
-    if phase is None:
+    if phase is None or world.sums is not None:
         return described
     if described.method.traits.place == "alone" or phase.public:
         options = agreed(world.schema, described["model"]["name"], world.x, world.y)

@@ -10,22 +10,21 @@ import numpy as np
 from jax.tree_util import Partial
 
 from peerwise import metrics, topology
-from peerwise.agreement import phase_options, sealed_options
+from peerwise.agreement import phase_options
 from peerwise.channel import Channel
 from peerwise.core import Method, State, Tree
 from peerwise.declare import Declared, build, find, needs
 from peerwise.errors import BadSetting
+from peerwise.learner.firsts import bounds_of, budget_of, settled
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World
 from peerwise.methods.baselines import Pooled
 from peerwise.methods.gossip_nb import release
-from peerwise.methods.sealed import Trust
 from peerwise.metrics.clock import Clock
 from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, first_phase
 from peerwise.nets.net import Net, network_of
-from peerwise.privacy.budget import Budget
-from peerwise.privacy.design import Design, default_delta, design_of
+from peerwise.privacy.design import Design, design_of
 from peerwise.shards import Shards, pack, pooled
 from peerwise.topology import Topology
 
@@ -102,10 +101,11 @@ def assemble(
     `degree`: the most neighbours of a node, where it is known to be more than these links have.
     `shards`: the rows as they are packed, where other repetitions are to have the same shapes.
     """
+    links = make_links(cell, world)
     if shards is None:
+        world = settled(cell, world, links)
         deal = pooled if cell.method.traits.place == "pooled" else pack
         shards = deal(world.x, world.y, world.owned)
-    links = make_links(cell, world)
     facts = facts_of(cell, world, shards, links, degree)
     method = build("method", cell["method"], facts)
     channel = build("channel", cell["network"]["channel"], facts) if "network" in cell else None
@@ -143,10 +143,8 @@ def facts_of(
     if "model" in cell:
         makers["model"] = lambda: _model(cell, world, shards, links, known)
     if "privacy" in cell:
-        makers |= {
-            "draw": lambda: _draw(cell, world, known),
-            "budget": lambda: _budget(cell, world),
-        }
+        makers["draw"] = lambda: _draw(cell, world, known)
+        makers["budget"] = lambda: budget_of(cell, world)
         makers["design"] = lambda: _design(cell, world, known)
     if cell.method.traits.place == "pooled":
         makers["pooled"] = lambda: Pooled(world.x, world.y, classes)
@@ -175,9 +173,6 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
     if phase is not None:
         if world.sums is not None:
             options = phase.options(world.sums)
-        elif _seals_first(cell, world):
-            budget, trust = _budget(cell, world), _trust(cell)
-            options = sealed_options(phase, shards, links, budget, trust, cell["run"]["seed"])
         elif cell.method.traits.place in ("neighbours", "server") and not phase.public:
             options = phase_options(phase, shards, links, cell["run"]["seed"])
         else:
@@ -188,28 +183,6 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
     return model
 
 
-def _seals_first(cell: Cell, world: World) -> bool:
-    """Whether what a model must agree on first is a sealed sum with noise."""
-    sealed = cell.method.traits.releases == "sealed" and cell["privacy"]["epsilon"] is not None
-    if not sealed or not math.isfinite(cell["privacy"]["epsilon"]):
-        return False
-    return "model" in cell and first_phase(dict(cell["model"]), world.schema) is not None
-
-
-def _trust(cell: Cell) -> Trust:
-    return Trust(**{key: cell["method"][key] for key in Trust._fields})
-
-
-def _budget(cell: Cell, world: World) -> Budget:
-    if world.budget is not None:
-        settled: Budget = world.budget
-        return settled
-    epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
-    delta = default_delta(world.rows) if delta is None else delta
-    share = 1 - cell["method"]["first"] if _seals_first(cell, world) else 1.0
-    return Budget(math.inf if epsilon is None else epsilon, delta, share=share)
-
-
 def _draw(cell: Cell, world: World, facts: Facts) -> Any:
     if world.draw is not None:
         return world.draw
@@ -218,7 +191,7 @@ def _draw(cell: Cell, world: World, facts: Facts) -> Any:
         raise BadSetting(
             "[privacy] person is only for peers, whose files name a row's person; remove it here"
         )
-    budget = _budget(cell, world)
+    budget = budget_of(cell, world)
     shared: dict[str, Any] = {"epsilon": budget.epsilon, "sensitivity": s["sensitivity"]}
     if s["sensitivity"] == "bounded":
         delta = 0.0 if s["mechanism"] == "laplace" else budget.delta
@@ -234,9 +207,7 @@ def _design(cell: Cell, world: World, facts: Facts) -> Design:
             "sealed sums have Gaussian noise of bounded sensitivity; remove [privacy] sensitivity "
             "and mechanism"
         )
-    numbers = sum(not r for r in model.cardinalities)
-    low, high = world.bounds or ([-s["bound"]] * numbers, [s["bound"]] * numbers)
-    return design_of(model, tuple(map(float, low)), tuple(map(float, high)))
+    return design_of(model, *bounds_of(cell, world))
 
 
 def _width(links: Topology) -> int:

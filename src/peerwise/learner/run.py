@@ -16,6 +16,7 @@ from peerwise.declare import build, find
 from peerwise.errors import BadData, BadSetting
 from peerwise.learner import details
 from peerwise.learner.assemble import Assembled, Facts, assemble, make_links
+from peerwise.learner.firsts import settled
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World, drawn
 from peerwise.metrics.clock import Clock
@@ -73,7 +74,9 @@ def assembled(cell: Cell) -> tuple[list[World], list[Assembled]]:
     worlds = [drawn(cell, r) for r in range(cell["run"]["repetitions"])]
     if "network" in cell and cell["network"]["fixed"]:
         worlds = [w._replace(seed=worlds[0].seed) for w in worlds]
-    degree = max(make_links(cell, w).slots for w in worlds)
+    links = [make_links(cell, w) for w in worlds]
+    worlds = [settled(cell, w, one) for w, one in zip(worlds, links, strict=True)]
+    degree = max(one.slots for one in links)
     if cell.method.traits.place == "pooled":
         return worlds, [assemble(cell, w, degree) for w in worlds]
     # of equal shapes, so that repetitions run side by side

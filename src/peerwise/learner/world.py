@@ -41,6 +41,7 @@ class World(NamedTuple):
     draw: Any = None  # a release that was drawn before
     bounds: Any = None  # least and greatest values of the numbers, where they are public
     budget: Any = None  # what a node spends, where it is settled
+    settled: bool = False  # whether what nodes agree on by sealed sums is past
     unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
     groups: dict[str, np.ndarray] = {}  # column -> its texts in the test rows  # noqa: RUF012
 
@@ -48,6 +49,11 @@ class World(NamedTuple):
 def is_plain(cell: Cell) -> bool:
     """Whether the model is of numbers as they are, which are then not standardised."""
     return "model" in cell and find("model", cell["model"]["name"]).traits.plain
+
+
+def finds_units(cell: Cell) -> bool:
+    """Whether nodes find center and scale by a sealed sum: then only bounds are public."""
+    return bool(cell["method"].get("units") == "sealed")
 
 
 def _version(source: str) -> tuple[Any, ...]:
@@ -151,6 +157,7 @@ def drawn(cell: Cell, repetition: int) -> World:
     world = World(
         x[:m], y[:m], owned, schema, s["nodes"], wanted, graph, x[m:], y[m:], shape,
         unseen=encoded.unknown, groups=_groups(cell, raw.table, test),
+        bounds=_ones(schema) if finds_units(cell) else None,
     )  # fmt: skip
     return as_read(cell, world)
 
@@ -285,6 +292,13 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     scale = cell["data"]["scale"]
     if is_plain(cell):
         return x, schema
+    if finds_units(cell) and scale == "each":
+        return _bounded(x, schema)
+    if finds_units(cell):
+        raise BadSetting(
+            f'[data] scale = "{scale}" and [method] units = "sealed" are two ways to find center '
+            "and scale: take one"
+        )
     if scale == "each":
         return data.standardise(x, schema, np.arange(m))
     if any(schema.cardinalities) or np.isnan(x).any():
@@ -295,6 +309,27 @@ def _scaled(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray
     unit = float(center), float(spread or 1.0)
     features = tuple(replace(f, center=unit[0], scale=unit[1]) for f in schema.features)
     return rescaled(x, *units), replace(schema, features=features)
+
+
+def _bounded(x: Any, schema: data.Schema) -> tuple[np.ndarray, data.Schema]:
+    """Rows whose numbers are from -1 to 1 between the least and greatest, test rows included.
+
+    That stands for bounds which are public beforehand.
+    """
+    low, high = np.fmin.reduce(x, axis=0), np.fmax.reduce(x, axis=0)
+    number = np.array([not r for r in schema.cardinalities]) & np.isfinite(low)
+    middle = np.where(number, low + (high - low) / 2, 0.0)
+    half = np.where(number & (high > low), (high - low) / 2, 1.0)
+    features = tuple(
+        replace(f, center=f.center + f.scale * float(c), scale=f.scale * float(s))
+        for f, c, s in zip(schema.features, middle, half, strict=True)
+    )
+    return rescaled(x, middle, half), replace(schema, features=features)
+
+
+def _ones(schema: data.Schema) -> tuple[list[float], list[float]]:
+    numbers = sum(not r for r in schema.cardinalities)
+    return [-1.0] * numbers, [1.0] * numbers
 
 
 def _varying(cell: Cell, x: Any, schema: data.Schema, m: int) -> tuple[np.ndarray, data.Schema]:

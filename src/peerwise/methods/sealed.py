@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import SimpleNamespace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,12 +56,28 @@ class Trust(NamedTuple):
     patience: Annotated[
         int, Ge(1), "rounds without progress after which missing nodes are left out, if they may"
     ] = 256
+
+
+class Before(NamedTuple):
+    """What nodes agree on before they learn, each by a sealed sum of its own.
+
+    Methods do not read it: what was agreed has changed their rows and their model (`learner`).
+    """
+
     first: Annotated[
         float, Gt(0), Lt(1), "share of the budget for what must be agreed first, if anything must"
     ] = 0.2
+    units: Annotated[
+        Literal["given", "sealed"],
+        "center and scale of numbers: as given, or found by a sealed sum within public bounds",
+    ] = "given"
+    select: Annotated[
+        int | None, Ge(1), "features that are kept: those that tell most by a sealed sum; none: all"
+    ] = None
 
 
 TRUST = Trust()
+BEFORE = Before()
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +181,7 @@ def sealed_nb(
     nodes: int,
     *,
     trust: Trust = TRUST,
+    before: Before = BEFORE,
 ) -> Method:
     """Naive Bayes from one sealed sum of all nodes' statistics: a curator's without a curator.
 
@@ -244,6 +261,7 @@ def sealed_crc(
     clip: Annotated[float, Gt(0), Le(1e6), "how far one row may move a sum"] = 3.0,
     lr: Annotated[float, Ge(1e-9), Le(1000), "learning rate"] = 0.2,
     trust: Trust = TRUST,
+    before: Before = BEFORE,
 ) -> Method:
     """Calibration of all rows (RC) by sealed sums of the nodes' clipped steps.
 

@@ -1,7 +1,8 @@
 """One sealed sum of whatever nodes count: what a network agrees on before it learns.
 
-TAN's structure, and center and scale, are functions of a sum over all rows. Under a budget the sum
-is sealed, with the network's noise in it; whatever all derive from it is the same at every node.
+TAN's structure, center and scale, and which features tell most, are functions of a sum over all
+rows. The sum is sealed, with the network's noise in it under a budget; whatever all derive from it
+is the same at every node.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from peerwise.core import Array, Method, Shard, State, Tree
+from peerwise.methods import words
 from peerwise.methods.aligned import Aligned
 from peerwise.methods.private_crc import noise_multiplier
 from peerwise.methods.sealed import Sealed, Trust, members
@@ -22,9 +24,10 @@ from peerwise.privacy.shares import bits_for, shared_noise
 BLOCK = 1 << 10  # rows at a time, which keeps memory small
 
 
-def deviation(budget: Budget, reach: float, first: float) -> float:
-    """Of the noise in a first sum of all nodes that a row moves by `reach`, in the L2 norm."""
-    return noise_multiplier(budget.epsilon, budget.delta, 1) * reach * budget.rows / first**0.5
+def deviation(budget: Budget, reach: float) -> float:
+    """Of the noise in one sum of all nodes that a row moves by `reach`, in the L2 norm."""
+    multiplier = noise_multiplier(budget.epsilon, budget.delta, 1)
+    return multiplier * reach * budget.rows / budget.share**0.5
 
 
 @cache
@@ -36,17 +39,17 @@ def sealed_total(
     nodes: int,
     trust: Trust,
 ) -> Method:
-    """Every node ends with the sum of `count(shard)` over all nodes, with noise, in "total".
+    """Every node ends with the sum of `count(shard)` over all nodes, with noise: see `total_of`.
 
     `like` is the shape of a count: `jax.tree_util.tree_structure` and shapes, see `shape_of`. One
-    row moves all of a count by `reach` at most, in the L2 norm. The first share of the budget pays.
+    row moves all of a count by `reach` at most, in the L2 norm.
     """
     _, shapes = like
     size = sum(int(np.prod(shape)) for shape in shapes)
     least, honest = members(nodes, trust)
     # rounding to the grid moves every number of a row by half a step at most
     wide = reach * (1 + size**0.5 * 2.0 ** -bits_for(nodes))
-    std = deviation(budget, wide, trust.first)
+    std = deviation(budget, wide)
     grid = shared_noise(np.full(size, wide), np.full(size, std), nodes, honest)
 
     def steps(state: State, shard: Shard) -> Array:
@@ -61,17 +64,38 @@ def sealed_total(
         return total
 
     def learn(state: State) -> State:
-        total = sealed.total(state, state.value["flat"].dtype)
-        return state._replace(value={**state.value, "flat": total})
+        return state
 
     def start(shard: Shard) -> tuple[Tree, Tree]:
-        return {"flat": jnp.zeros(size, shard.x.dtype)}, {}
+        return {}, {}
 
     def predict(key: Array, value: Tree, x: Array) -> Any:
         raise NotImplementedError("a sum predicts nothing")
 
     sealed = Sealed(Aligned(nodes, size, 1, least, trust.patience), grid, learn, steps, exact)
     return sealed.method(start, predict)
+
+
+def total_of(method: Method, value: Tree) -> np.ndarray | None:
+    """The total of a node [size] in double precision, the same bits at all; None before it."""
+    sealed: Any = method.adapt
+    sums = value["sums"]
+    if not int(sums["done"]):
+        return None
+    total: np.ndarray = words.as_integers(np.asarray(sums["total"])).astype(np.int64)
+    return total * sealed.grid.step
+
+
+def nothing(method: Method) -> np.ndarray:
+    """A total of which nothing was counted."""
+    sealed: Any = method.adapt
+    return np.zeros(sealed.sums.size)
+
+
+def noise_of(method: Method) -> float:
+    """The deviation of the noise in a total, with the shares of all nodes."""
+    sealed: Any = method.adapt
+    return float(np.sqrt(sealed.grid.share.max(initial=0) * sealed.sums.nodes))
 
 
 def _flat(counts: Tree) -> Array:

@@ -47,6 +47,18 @@ def first_phase(table: Mapping[str, Any], schema: Schema) -> Phase | None:
     return phase
 
 
+def blank_model(table: Mapping[str, Any], schema: Schema) -> Model:
+    """The model of a table in canonical form; as if no row had been counted where rows decide."""
+    options = {key: value for key, value in table.items() if key != "name"}
+    phase = first_phase(table, schema)
+    if phase is not None:
+        d, kinds = len(schema.features), (np.float32, np.int32, np.float32)
+        parts = zip(((1, d), (1,), (1,)), kinds, strict=True)
+        none = jax.eval_shape(phase.count, Shard(*(jax.ShapeDtypeStruct(*p) for p in parts)))
+        options |= phase.options(np.zeros(none.shape))
+    return model_for(schema, table["name"], **options)
+
+
 def agreed(
     schema: Schema, name: str, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from peerwise import data, topology
 from peerwise.declare import Varies
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.files import write_whole
-from peerwise.learner import Cell
+from peerwise.learner import Cell, World
 from peerwise.peer import described, terms
 from peerwise.peer.described import DESCRIPTION
 from peerwise.peer.own_rows import own_rows, rows_within
@@ -92,12 +92,12 @@ class Charter(Terms):
             described.run_of(description.get("run", {}))
             self._cell = described.cell_of(description)
             described.check_cell(self._cell, self.schema(), self.units, self.limits, self.budget)
-            about = len(self.nodes), self.limits, self.budget
-            described.check_sealed(self._cell, self.schema(), *about)
         if self.budget is not None:
             for feature in self.features:
                 if feature.kind == "numeric":
                     feature.bounds()
+        if self._cell is not None:
+            described.check_sealed(self._cell, self.world(), self.pace.mode)
         self._tables = described.tables_of(description, self._cell)
         return self
 
@@ -244,6 +244,11 @@ class Charter(Terms):
             data.Feature(f.name, f.kind, f.categories, f.center, f.scale) for f in self.features
         )
         return data.Schema(features, self.classes, self.target, self.missing)
+
+    def world(self) -> World:
+        """What is known of the network without any rows, in the charter's units."""
+        about = self.features, len(self.nodes), self.limits, self.budget
+        return described.world_of(self.cell, self.schema(), *about)
 
     def graph(self) -> nx.Graph:
         """Who talks to whom, by name."""

@@ -79,9 +79,7 @@ class Computing:
         most = self.plan.charter.limits.message_bytes
         sizes = [self.letters.of(phase).largest]
         if not self.plan.learns(phase):
-            if (
-                self.plan.kinds[phase] == "units" and self.plan.learning.phase is not None
-            ):  # what is agreed decides how large
+            if self.plan.decides_sizes(phase):
                 return most
             agreed = self.plan.agreed(phase, self.memory, self.agreed)
             node = self.plan.node(phase + 1, agreed)

@@ -212,11 +212,14 @@ class Daemon:
     def _rules(self) -> Rules:
         """What does not change while this peer runs."""
         plan, charter = self.plan, self.charter
+        pace = charter.pace.model_dump()
+        if plan.learning.sealed:  # what is summed is of a stated round, however late it comes
+            pace["staleness"] = charter.rounds
         return Rules(
             name=self.name,
             neighbours=charter.neighbours(self.name),
             rounds=tuple(plan.rounds(phase) for phase in range(plan.phases)),
-            pace=paced(**charter.pace.model_dump()),
+            pace=paced(**pace),
             letters=self.letters,
             ahead=charter.limits.ahead,
             lag=0 if plan.channel is None else plan.channel.lag,

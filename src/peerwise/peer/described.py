@@ -5,7 +5,7 @@ a site that trusts it says so, and only then the description is checked as a who
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,16 @@ import numpy as np
 from peerwise.data import Schema
 from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
-from peerwise.learner import Cell, cell, expand, offered
+from peerwise.learner import Cell, World, cell, expand, offered
+from peerwise.learner.firsts import as_if_nothing, firsts
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
 from peerwise.methods.sealed import RELEASES
-from peerwise.models.registry import first_phase, model_for
+from peerwise.models.registry import blank_model, first_phase
 from peerwise.names import entries
-from peerwise.peer.terms import ROUNDS, BudgetTerms, LimitTerms
+from peerwise.peer.terms import ROUNDS, BudgetTerms, FeatureTerms, LimitTerms
+from peerwise.privacy.budget import Budget
 from peerwise.privacy.composition import SLACK, Charge, composed
 from peerwise.privacy.design import default_delta
 from peerwise.privacy.mechanism import gaussian_sigma
@@ -128,23 +130,62 @@ def adds_noise(cell: Cell) -> bool:
     return epsilon is not None and math.isfinite(epsilon)
 
 
-def check_sealed(
-    cell: Cell, schema: Schema, nodes: int, limits: LimitTerms, budget: BudgetTerms | None
-) -> None:
+def world_of(
+    cell: Cell,
+    schema: Schema,
+    features: Sequence[FeatureTerms],
+    nodes: int,
+    limits: LimitTerms,
+    budget: BudgetTerms | None,
+) -> World:
+    """What is known of a network of peers without any rows; `features` are as agreed.
+
+    `schema` may have other units than these.
+    """
+    spent = None
+    if budget is not None and adds_noise(cell):
+        spent = Budget(*spends(cell, limits, budget), int(cell["privacy"]["person_rows"]))
+    return World(
+        np.zeros((1, len(schema.features))), np.zeros(1, np.int32), [np.arange(1)], schema, nodes,
+        limits.rows, bounds=_bounds(features, schema), budget=spent,
+    )  # fmt: skip
+
+
+def _bounds(
+    features: Sequence[FeatureTerms], schema: Schema
+) -> tuple[list[float], list[float]] | None:
+    """The public bounds of numbers in the units of a schema; None where some have none."""
+    pairs = zip(features, schema.features, strict=True)
+    numbers = [(t, f) for t, f in pairs if f.kind == "numeric"]
+    if any(t.low is None or t.high is None for t, _ in numbers):
+        return None
+    edges = [[(b - f.center) / f.scale for b in t.bounds()] for t, f in numbers]
+    return [e[0] for e in edges], [e[1] for e in edges]
+
+
+def check_sealed(cell: Cell, world: World, pace: str) -> None:
     """Refuse sealed sums that could overflow, or on whose noise nobody could rely."""
     if cell.method.traits.releases != "sealed":
         return
-    table = cell["method"]
+    table, nodes = cell["method"], world.nodes
     least = least_members(nodes, table["least"])
     honest = honest_members(nodes, table["honest"], least)
+    if least < nodes and pace == "deadline":
+        raise BadSetting(
+            "[method] least allows sums without some nodes, and with deadlines none comes about "
+            "while one is missing: its neighbours wait for it in every round, and who is a moment "
+            'ahead of another does not hear it in time; take [pace] mode = "async", or least = 1'
+        )
     bits_for(nodes)
-    if adds_noise(cell) and budget is not None:
-        multiplier = gaussian_sigma(1.0, *spends(cell, limits, budget))
-        options = {k: v for k, v in cell["model"].items() if k != "name"}
-        asked = model_for(schema, cell["model"]["name"], **options).size
-        sums = max(table.get("releases") or RELEASES, asked)
-        most = multiplier * math.sqrt(sums) * cell["privacy"]["person_rows"]
-        shared_noise(np.ones(1), np.array([most]), nodes, honest)
+    after = as_if_nothing(cell, world)
+    if world.budget is None or not adds_noise(cell):
+        return
+    asked = blank_model(cell["model"], after.schema).size
+    share = 1 - table["first"] if firsts(cell, world) else 1.0
+    multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
+    sums = max(table.get("releases") or RELEASES, asked)
+    most = multiplier * math.sqrt(sums) * cell["privacy"]["person_rows"]
+    shared_noise(np.ones(1), np.array([most]), nodes, honest)
 
 
 def check_cell(
@@ -165,13 +206,19 @@ def check_cell(
     if units == "agree" and budget is not None:
         raise BadSetting(
             'units = "agree" finds center and scale by exact sums, which tell more than [budget] '
-            'allows; set units = "given" and give center and scale'
+            'allows; set units = "given" and give center and scale, or find them by a method of '
+            'sealed sums with [method] units = "sealed"'
         )
     if budget is not None and (limits.least_rows > 1 or limits.least_count > 0):
         key = "least_rows" if limits.least_rows > 1 else "least_count"
         raise BadSetting(
             f"limits.{key} is about exact counts: whether a node takes part would tell of single "
             "rows, which [budget] hides; remove it, noise covers small nodes too"
+        )
+    if units == "agree" and table.get("units", "given") != "given":
+        raise BadSetting(
+            'units = "agree" finds center and scale by open sums and [method] units = "sealed" by '
+            'sealed ones; take the second alone, with units = "given" for the units of bounds'
         )
     if units == "agree" and is_plain(cell):
         raise BadSetting(
@@ -201,7 +248,8 @@ def check_cell(
 def _check_noise(cell: Cell, schema: Schema) -> None:
     """Refuse noise that peers cannot draw without a key, or whose size nobody knows."""
     name, model, privacy = cell.method.name, cell["model"]["name"], cell["privacy"]
-    if first_phase(cell["model"], schema) is not None:
+    phase, sealed = first_phase(cell["model"], schema), cell.method.traits.releases == "sealed"
+    if phase is not None and (not sealed or phase.reach is None):
         raise BadSetting(
             f"what {model} must agree on first is an exact sum over rows, which no budget allows"
         )
@@ -218,7 +266,7 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
                 f"privacy.{key} is of simulations; peers clip to the public low and high of each "
                 "feature: remove it"
             )
-    built = model_for(schema, model, **{k: v for k, v in cell["model"].items() if k != "name"})
+    built = blank_model(cell["model"], schema)
     if built.entries is None or ("clip" in cell["method"] and not built.linear):
         raise BadSetting(f"{name} with noise is not for statistics of {model}; take naive_bayes")
     if privacy["person"] in [f.name for f in schema.features]:

@@ -162,8 +162,9 @@ class Keeping:
             if begins:
                 store.set(agreed=json.dumps(outcome.agreed))
             if (used := self._plan.used_mask(wanted.place.phase, outcome.memory)) is not None:
-                store.use_mask(*used)
-                if wanted.place.round >= self._plan.rounds(wanted.place.phase):
+                phase, t = wanted.place
+                store.use_mask(phase, *used)
+                if self._plan.learns(phase) and t >= self._plan.rounds(phase):
                     store.forget_mask_secret()
             self._acknowledge(wanted.acknowledged)
             for name, (place, why) in wanted.aside.items():

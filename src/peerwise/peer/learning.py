@@ -11,16 +11,16 @@ import numpy as np
 
 from peerwise import data
 from peerwise.core import Array, Shard, Tree
-from peerwise.data.scaling import rescaled
+from peerwise.data.scaling import under
 from peerwise.learner import Assembled, World, assemble
 from peerwise.learner.assemble import facts_of
+from peerwise.learner.firsts import as_if_nothing, decided, firsts
 from peerwise.learner.world import as_read
 from peerwise.models.family import Model
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise, spends
+from peerwise.peer.described import adds_noise, spends, world_of
 from peerwise.privacy.aware import Noise, Noised
-from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import Design, noising
 
 SAME = 64 * np.finfo(np.float64).eps  # a variance beside the mean square that is rounding alone
@@ -28,12 +28,13 @@ NO_INFLUENCE = 1e300  # the scale of a column that is the same everywhere: any v
 
 
 class Learning:
-    """The learner of a charter; `agreed` is what its first phase summed up, if it has one."""
+    """The learner of a charter; `agreed` is what its first phases summed up, if it has any."""
 
     def __init__(self, charter: Charter):
         self.charter, self.cell = charter, charter.cell
+        self.firsts = tuple(firsts(self.cell, charter.world()))  # that are sealed sums
         self.phase = None
-        if "model" in self.cell:
+        if "model" in self.cell and "structure" not in self.firsts:
             self.phase = first_phase(self.cell["model"], charter.schema())
         self.agrees = charter.units == "agree" or self.phase is not None
         self.private = adds_noise(self.cell)
@@ -69,38 +70,29 @@ class Learning:
         y: np.ndarray,
         agreed: Mapping[str, Any] | None = None,
         draw: Any = None,
+        exact: bool = False,
     ) -> World:
-        """Rows in the charter's units, all of one node, as the method reads them."""
+        """Rows in the charter's units, all of one node, as the method reads them.
+
+        As far as is agreed. `exact`: in double precision, whatever the method computes in.
+        """
         before, after = self.charter.schema(), self.schema(agreed)
-        both = list(zip(before.features, after.features, strict=True))
-        center = np.array([(b.center - a.center) / a.scale for a, b in both])
-        scale = np.array([b.scale / a.scale for a, b in both])
-        seen = rescaled(x, center, scale) if (center != 0).any() or (scale != 1).any() else x
+        seen = under(x, before, after)
         sums = None if agreed is None or self.phase is None else np.asarray(agreed["model"])
         charter = self.charter
-        world = World(
-            seen, y, [np.arange(len(y))], after, len(charter.nodes), charter.limits.rows,
-            links=charter.topology(), sums=sums, draw=draw, bounds=self._bounds(after),
-            budget=self._budget(),
-        )  # fmt: skip
+        about = charter.features, len(charter.nodes), charter.limits, charter.budget
+        world = world_of(self.cell, after, *about)._replace(
+            x=seen, y=y, owned=[np.arange(len(y))], links=charter.topology(), sums=sums, draw=draw
+        )
         world = as_read(self.cell, world)
+        known = {} if agreed is None else agreed.get("first", {})
+        for name in self.firsts:
+            if name in known:
+                world = decided(self.cell, world, name, np.asarray(known[name]))
+        world = world._replace(settled=len(known) == len(self.firsts))
+        if exact:
+            return world
         return world._replace(x=world.x.astype(charter.precision, copy=False))
-
-    def _bounds(self, schema: data.Schema) -> tuple[list[float], list[float]] | None:
-        """The public bounds of numbers in the units of a schema; None where some have none."""
-        pairs = zip(self.charter.features, schema.features, strict=True)
-        numbers = [(t, f) for t, f in pairs if f.kind == "numeric"]
-        if any(t.low is None or t.high is None for t, _ in numbers):
-            return None
-        edges = [[(b - f.center) / f.scale for b in t.bounds()] for t, f in numbers]
-        return [e[0] for e in edges], [e[1] for e in edges]
-
-    def _budget(self) -> Budget | None:
-        """What a node spends on sealed sums; None where there is no noise."""
-        if self.charter.budget is None or self.releases != "sealed":
-            return None
-        spent = spends(self.cell, self.charter.limits, self.charter.budget)
-        return Budget(*spent, int(self.cell["privacy"]["person_rows"]))
 
     def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
         """Rows in the charter's units as the method reads them."""
@@ -136,9 +128,13 @@ class Learning:
         return Noise(design, made.variance)
 
     def blank(self, agreed: Mapping[str, Any] | None) -> Assembled:
-        """The same for one row of zeros: what is learnt has the shapes of any node's."""
+        """The same for one row of zeros: what is learnt has the shapes of any node's.
+
+        As if sums were 0 that are not agreed.
+        """
         x = np.zeros((1, len(self.charter.features)))
-        return self.assembled(self.world(x, np.zeros(1, np.int32), agreed))
+        world = self.world(x, np.zeros(1, np.int32), agreed)
+        return self.assembled(as_if_nothing(self.cell, world))
 
     def model(self, world: World) -> Model:
         """The model of a method that learns statistics."""

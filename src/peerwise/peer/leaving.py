@@ -2,6 +2,7 @@
 
 import math
 
+from peerwise.learner.firsts import firsts
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends, unit_of
 from peerwise.privacy.sealing import partners_wanted
@@ -36,6 +37,7 @@ def _exact(charter: Charter) -> list[str]:
         lines[0] = "No noise: sums over all nodes are exact."
         lines += [
             _masked(charter),
+            *_first(charter),
             "The sum over all nodes is known to all of them, and all others together can take off "
             "their own part.",
         ]
@@ -93,6 +95,7 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over all nodes. "
         f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
         _masked(charter),
+        *_first(charter),
         "The sum over all nodes is known to all of them, with its noise. Whether "
         f"one {unit.partition(' ')[0]} is here nobody can tell: whatever they conclude is at most "
         f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
@@ -100,6 +103,20 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"That relies on others: should fewer than {honest} nodes be honest, there is less noise "
         "than is said here. Not covered: that this site takes part, several rows of one person, "
         "and what is known from elsewhere.",
+    ]
+
+
+def _first(charter: Charter) -> list[str]:
+    """What is summed before anything is learnt, and what of the budget it takes."""
+    cell = charter.cell
+    every = firsts(cell, charter.world())
+    if not every:
+        return []
+    share = cell["method"]["first"]
+    spent = f", which together take {share:g} of that budget" if adds_noise(cell) else ""
+    listed = "; ".join(first.about for first in every.values())
+    return [
+        f"Before they learn, the nodes add up {listed}: each by a sealed sum of its own{spent}."
     ]
 
 

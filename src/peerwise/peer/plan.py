@@ -10,11 +10,15 @@ import networkx as nx
 import numpy as np
 
 from peerwise import data, runtime
+from peerwise.agreement import sum_rounds
 from peerwise.channel import Channel
-from peerwise.core import Range, Shard, State
+from peerwise.core import Method, Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
+from peerwise.learner import World
+from peerwise.learner.firsts import sum_of
 from peerwise.methods.private_crc import noise_multiplier
+from peerwise.methods.sealed_total import total_of
 from peerwise.methods.total import total
 from peerwise.models.family import Model, moved
 from peerwise.node import Adapt, Memory, Node
@@ -23,7 +27,7 @@ from peerwise.peer.described import spends, unit_of
 from peerwise.peer.identity import Identity
 from peerwise.peer.learning import Learning, constant
 from peerwise.peer.roster import KeyNode
-from peerwise.peer.sealing import Sealing, masks_of, used_mask, without_terms
+from peerwise.peer.sealing import RELEASE, Sealing, masks_of, used_mask, without_terms
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
@@ -65,7 +69,7 @@ class Plan:
             self.channel.check(self.topology, charter.rounds)
         # what each phase is for; the keys of masks come first, for every sum needs them
         self.kinds = ("keys",) * self.learning.sealed + ("units",) * self.learning.agrees
-        self.kinds += ("learning",)
+        self.kinds += (*self.learning.firsts, "learning")
         self.phases = len(self.kinds)
         self._identity: Identity | None = None
         self._secret: bytes | None = None
@@ -78,6 +82,8 @@ class Plan:
         """How many rounds a phase has."""
         if self.learns(phase):
             return self.charter.rounds
+        if self.kinds[phase] in self.learning.firsts:
+            return sum_rounds(self.charter.graph())
         return 3 * nx.diameter(self.charter.graph()) + 1
 
     def learns(self, phase: int) -> bool:
@@ -88,18 +94,38 @@ class Plan:
         self, phase: int, memory: Memory, before: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """What a phase before learning found, and those before it, as plain values for a file."""
-        if self.kinds[phase] == "keys":
+        kind, known = self.kinds[phase], dict(before or {})
+        if kind == "keys":
             return {"keys": self._key_node().keys(memory)}
+        if kind in self.learning.firsts:
+            total = total_of(self._sum(kind, before)[0], memory.state.value)
+            if total is None:
+                raise BadSetting(
+                    f"the sum for '{kind}' of all members did not come about: one of them adds no "
+                    "term, for a key is missing or its state was put back; begin again under a "
+                    "new charter"
+                )
+            return {**known, "first": {**known.get("first", {}), kind: total.tolist()}}
         found = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
-        return {**(before or {}), **found}
+        return {**known, **found}
+
+    def decides_sizes(self, phase: int) -> bool:
+        """Whether it depends on what a phase finds how large later letters are."""
+        kind, learning = self.kinds[phase], self.learning
+        return kind in learning.firsts or (kind == "units" and learning.phase is not None)
+
+    def seals(self, phase: int) -> bool:
+        """Whether what is summed in a phase leaves masked."""
+        kind = self.kinds[phase]
+        return kind in self.learning.firsts or (self.learns(phase) and self.learning.sealed)
 
     def used_mask(self, phase: int, memory: Memory) -> tuple[int, str] | None:
         """The last mask that was used, by its round, and the hash of what it hides."""
-        return used_mask(memory.state) if self.learns(phase) and self.learning.sealed else None
+        return used_mask(memory.state) if self.seals(phase) else None
 
     def put_back(self, phase: int, memory: Memory) -> Memory:
         """The memory of a peer that has said more than it knows of."""
-        if not self.learns(phase) or not self.learning.sealed:
+        if not self.seals(phase):
             return memory
         why = "it was put back to an old state"
         return memory._replace(state=without_terms(memory.state, why))
@@ -130,7 +156,7 @@ class Plan:
                 )  # fmt: skip
         node = self.node(phase, agreed, released)
         memory = node.begin()
-        if not self.learns(phase) or not self.learning.sealed or agreed is None:
+        if not self.seals(phase) or agreed is None:
             return node, memory
         if missing := [n for n in self.charter.names if n not in agreed["keys"]]:
             why = f"no signed mask key of {', '.join(missing)} has come"
@@ -154,6 +180,13 @@ class Plan:
         charter, learning = self.charter, self.learning
         if self.kinds[phase] == "keys":
             return self._key_node()
+        if self.kinds[phase] in learning.firsts:
+            method, world = self._sum(self.kinds[phase], agreed)
+            shard = Shard(world.x.astype(np.float64), self.y, np.ones(len(self.y)))
+            return Node(
+                method, self.topology, self.index, shard, seed=charter.seed, precision="float64",
+                adapt=self._sealing(method.adapt, agreed, self.kinds[phase]),
+            )  # fmt: skip
         if not self.learns(phase):
             shard = Shard(self.x.astype(np.float64), self.y, np.ones(len(self.y)))
             return Node(
@@ -175,13 +208,22 @@ class Plan:
     def _key_node(self) -> KeyNode:
         return KeyNode(self.charter, self.name, self._identity, self._secret)
 
-    def _sealing(self, sealed: Any, agreed: Mapping[str, Any] | None) -> Adapt:
+    def _sum(self, name: str, agreed: Mapping[str, Any] | None) -> tuple[Method, World]:
+        """The method of a first sum, and this node's rows as it sees them."""
+        world = self.learning.world(self.x, self.y, agreed)
+        return sum_of(self.cell, world, name), world
+
+    def _sealing(
+        self, sealed: Any, agreed: Mapping[str, Any] | None, release: str = RELEASE
+    ) -> Adapt:
         """What makes this node's terms of sealed sums; masked once there are keys."""
-        rows = self.charter.rows(self._table, exact=True) if self.private else None
-        masks = None
+        rows, masks = None, None
+        if self.private:
+            exact = self.charter.rows(self._table, exact=True)
+            rows = self.learning.world(*exact, agreed, exact=True).x, exact[1]
         if self._secret is not None and agreed is not None:
             masks = masks_of(self.charter, self.name, sealed, self._secret, agreed["keys"])
-        return Sealing(sealed, self.charter.names, rows, self._noise, masks)
+        return Sealing(sealed, self.charter.names, rows, self._noise, masks, release)
 
     @property
     def _privacy(self) -> tuple[float, float, int]:
@@ -228,9 +270,11 @@ class Plan:
     def _charge_sums(self, ledger: Ledger) -> None:
         """Pay for all sums to come: for the noise that honest members alone make together."""
         epsilon, delta, _ = self._privacy
-        sealed: Any = self.learning.assembled(self.learning.world(self.x, self.y)).method.adapt
+        sealed: Any = self.learning.blank(None).method.adapt
         sums, grid = sealed.sums, sealed.grid
         about = {"sums": sums.rounds, "members": sums.nodes, "least": sums.least}
+        if self.learning.firsts:
+            about |= {"first": ", ".join(self.learning.firsts), "of": self.cell["method"]["first"]}
         about |= {"honest": grid.honest, "unit": unit_of(self.cell)}
         ledger.charge(
             "gaussian", about, epsilon, delta, data="sealed sums over all nodes",

@@ -15,7 +15,7 @@ from peerwise.peer.journal import log
 from peerwise.privacy import Noise
 from peerwise.privacy.sealing import Masks, Place
 
-RELEASE = "sums"  # what is summed under a charter; a second kind of sum would have another name
+RELEASE = "sums"  # what is learnt from; what is agreed first goes by names of its own
 
 
 def masks_of(
@@ -33,7 +33,8 @@ class Sealing:
     """What a node does in place of its method's `adapt`.
 
     `rows` are its exact x and y, None where there is no noise. `masks` is None before there are
-    keys, and where a node is only looked at.
+    keys, and where a node is only looked at. No two sums under a charter have the same `release`
+    and round.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class Sealing:
         rows: tuple[np.ndarray, np.ndarray] | None,
         noise: Noise,
         masks: Masks | None,
+        release: str = RELEASE,
     ):
         self._sealed, self._names, self._rows = sealed, names, rows
-        self._noise, self._masks = noise, masks
+        self._noise, self._masks, self._release = noise, masks, release
 
     def __call__(self, state: State, shard: Shard, t: int) -> State:
         """The state with a term for the next sum, if one is due."""
@@ -71,7 +73,7 @@ class Sealing:
         if self._masks is None:  # a share of the noise protects nobody whose term can be read
             raise BadSetting("there are no keys yet, and no term may leave without its mask")
         at = int(self._sealed.sums.stage(sums))
-        place = Place(f"{int(sums['epoch'])} {int(sums['chief'])}", RELEASE, at)
+        place = Place(f"{int(sums['epoch'])} {int(sums['chief'])}", self._release, at)
         members = members_of(np.asarray(sums["members"]), self._names)
         out: np.ndarray = term + self._masks.mask(place, members, len(term))
         return out

@@ -157,7 +157,7 @@ def dry_run(site: Site) -> tuple[Plan, dict[str, Letter]]:
     Of sealed sums the first round after the keys.
     """
     plan = site.plan()
-    node = plan.node(plan.phases - 1 if plan.learning.sealed else 0)
+    node = plan.node(1 if plan.learning.sealed else 0)
     letters = node.letters(node.shape() if plan.private else node.begin(), 0)
     return plan, {plan.charter.names[j]: letter for j, letter in letters.items()}
 

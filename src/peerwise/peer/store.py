@@ -607,14 +607,14 @@ class Store:
         self._db.execute("PRAGMA secure_delete = ON")
         self.set(mask_secret="")
 
-    def use_mask(self, at: int, mark: str) -> None:
-        """Note that the mask of a round hides a term, by its hash; refused if it hid another.
+    def use_mask(self, phase: int, at: int, mark: str) -> None:
+        """Note that the mask of a sum hides a term, by its hash; refused if it hid another.
 
         In the transaction that is open: before the term can leave.
         """
-        known = self._read("SELECT hash FROM masks WHERE round = ?", (at,))
+        known = self._read("SELECT hash FROM masks WHERE phase = ? AND round = ?", (phase, at))
         if not known:
-            self._keep("INSERT", "masks", at, mark)
+            self._keep("INSERT", "masks", phase, at, mark)
         elif known[0][0] != mark:
             raise Reused(at)
 

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-STATE = "4"  # of the tables below: a file of another version is refused
+STATE = "5"  # of the tables below: a file of another version is refused
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
@@ -60,7 +60,8 @@ CREATE TABLE IF NOT EXISTS byes (
     name TEXT PRIMARY KEY, bye TEXT NOT NULL, mark TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS masks (
-    round INTEGER PRIMARY KEY, hash TEXT NOT NULL, mark TEXT NOT NULL
+    phase INTEGER NOT NULL, round INTEGER NOT NULL, hash TEXT NOT NULL, mark TEXT NOT NULL,
+    PRIMARY KEY (phase, round)
 );
 CREATE TABLE IF NOT EXISTS ejected (
     name TEXT PRIMARY KEY, why TEXT NOT NULL, time TEXT NOT NULL, mark TEXT NOT NULL
@@ -82,7 +83,7 @@ HASHED = {
     "proofs": "sender, phase, round, ours, theirs, signature, other, witness",
     "lives": "name, life",
     "byes": "name, bye",
-    "masks": "round, hash",
+    "masks": "phase, round, hash",
     "ejected": "name, why, time",
 }
 ACKNOWLEDGED = "SET acknowledged = ?, mark = mark(receiver, phase, round, hash, bytes, made, ?)"

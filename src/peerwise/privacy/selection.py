@@ -9,12 +9,17 @@ may change the whole top k, but any two tops have the same number of members and
 normaliser, and the chances of a vote differ by e^epsilon at most: a vote costs epsilon, exactly.
 Noise on all entries of the top k instead would have to cover 2k changes at once.
 
+Where only the sum over the network can be read (`methods.sealed`), nodes need not vote: they add up
+how many rows of each class have each value (`class_counts`), and the features that tell most of the
+class by the noised sum are kept (`scored`).
+
 Among d features and n nodes, one of every node's top k stands out by about epsilon sqrt(n / d)
 standard deviations. It pays where features are many, nodes are many and rows at each are few.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -25,6 +30,8 @@ from peerwise.core import Array
 from peerwise.errors import BadSetting
 from peerwise.models.block import check_arguments
 from peerwise.privacy.budget import check_epsilon
+
+BINS = 8  # equal parts of a number's bounds
 
 
 def budgets(epsilon: float, share: float = 0.3) -> tuple[float, float]:
@@ -50,7 +57,7 @@ def local_scores(
     classes: int,
     bounds: tuple[Any, Any] | None = None,
     *,
-    bins: int = 8,
+    bins: int = BINS,
     corrected: bool = True,
 ) -> Array:
     """The mutual information of each feature with the class [d], in nats; for the node itself only.
@@ -61,6 +68,25 @@ def local_scores(
     classes that occur; `corrected` subtracts it (Miller, 1955), or features of many categories
     would win everywhere. Pure JAX: a `vmap` over nodes gives [n, d].
     """
+    table = _tables(x, y, weight, cardinalities, classes, bounds, bins)
+    score = _information(table)
+    if not corrected:
+        return score
+    rows = table.sum((1, 2))
+    spare = ((table.sum(2) > 0).sum(1) - 1) * ((table.sum(1) > 0).sum(1) - 1)
+    return score - jnp.where(rows > 0, spare / (2 * jnp.where(rows > 0, rows, 1)), 0)
+
+
+def _tables(
+    x: Array,
+    y: Array,
+    weight: Array,
+    cardinalities: Sequence[int],
+    classes: int,
+    bounds: tuple[Any, Any] | None,
+    bins: int,
+) -> Array:
+    """How many rows of each class each value of each feature has [d, most values, c]."""
     cardinalities, classes = check_arguments(cardinalities, classes)
     number = np.equal(cardinalities, 0)
     low, high = _limits(int(number.sum()), bounds)
@@ -83,16 +109,71 @@ def local_scores(
     table = jnp.zeros((len(number), int(levels.max()), classes), x.dtype)
     here = np.arange(len(number), dtype=np.int32)[None]
     label = jnp.clip(y, 0, classes - 1).astype(jnp.int32)[:, None]
-    table = table.at[here, code, label].add(mass)
+    return table.at[here, code, label].add(mass)
+
+
+def _information(table: Any) -> Any:
+    """The mutual information [d] of counts [d, values, c], in nats."""
+    xp = jnp if isinstance(table, jax.Array) else np
     rows = table.sum((1, 2))
-    p = table / jnp.where(rows > 0, rows, 1)[:, None, None]
+    p = table / xp.where(rows > 0, rows, 1)[:, None, None]
     apart = p.sum(2, keepdims=True) * p.sum(1, keepdims=True)
-    score = jnp.where(p > 0, p * jnp.log(jnp.where(p > 0, p / jnp.where(p > 0, apart, 1), 1)), 0)
-    score = score.sum((1, 2))
-    if not corrected:
-        return score
-    spare = ((table.sum(2) > 0).sum(1) - 1) * ((table.sum(1) > 0).sum(1) - 1)
-    return score - jnp.where(rows > 0, spare / (2 * jnp.where(rows > 0, rows, 1)), 0)
+    score = xp.where(p > 0, p * xp.log(xp.where(p > 0, p / xp.where(p > 0, apart, 1), 1)), 0)
+    return score.sum((1, 2))
+
+
+@cache
+def class_counts(
+    cardinalities: tuple[int, ...],
+    classes: int,
+    low: tuple[float, ...],
+    high: tuple[float, ...],
+    bins: int = BINS,
+) -> Callable[[Array, Array, Array], Array]:
+    """x, y, weight -> rows of each class with each value of each feature [values of all, c].
+
+    As `local_scores` counts them. A row is in one line of each feature at most.
+    """
+    place = _places(cardinalities, bins)
+
+    def count(x: Array, y: Array, weight: Array) -> Array:
+        return _tables(x, y, weight, cardinalities, classes, (low, high), bins)[place]
+
+    return count
+
+
+def scored(
+    counts: np.ndarray, cardinalities: Sequence[int], noise: float, bins: int = BINS
+) -> np.ndarray:
+    """The mutual information of each feature with the class [d], from noised `class_counts`.
+
+    What lies within two deviations of 0 is nothing. Noise makes features look informative, those
+    of many values most: what it adds on average is taken off, as `local_scores` does for the chance
+    in rows, of which a count has the variance of its own size. Rounded, so that equal ones are
+    equal on every machine.
+    """
+    place = _places(cardinalities, bins)
+    table = np.zeros((len(cardinalities), int(place[1].max(initial=0)) + 1, counts.shape[1]))
+    table[place] = np.where(counts > 2 * noise, counts, 0.0)
+    there = (table > 0).astype(float)
+
+    def chance(*axes: int) -> np.ndarray:  # variance over mean of sums of cells, added up
+        total, cells = (a.sum(axes, keepdims=True) for a in (table, there))
+        each = np.where(total > 0, (total + noise**2 * cells) / np.where(total > 0, total, 1), 0)
+        return np.asarray(each.sum((1, 2)))
+
+    rows = table.sum((1, 2))
+    spare = chance() - chance(1) - chance(2) + chance(1, 2)
+    score = _information(table) - spare / (2 * np.where(rows > 0, rows, 1))
+    return np.round(score, 12)
+
+
+def _places(cardinalities: Sequence[int], bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of every value of every feature: its feature, and which of its values it is."""
+    levels = np.where(np.equal(cardinalities, 0), bins, cardinalities)
+    feature = np.repeat(np.arange(len(levels)), levels)
+    value = np.arange(len(feature)) - np.repeat(np.cumsum(levels) - levels, levels)
+    return feature.astype(np.int32), value.astype(np.int32)  # as JAX indexes
 
 
 def chances(top: Array, epsilon: float) -> Array:

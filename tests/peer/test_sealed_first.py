@@ -1,0 +1,152 @@
+"""What peers agree on by sealed sums before they learn: features, center and scale, structure."""
+
+import asyncio
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+
+from federation import Network, federation, run_all
+from peerwise.errors import BadSetting
+from peerwise.methods import words
+from peerwise.peer.leaving import what_leaves
+from peerwise.peer.plan import Plan
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.sealing import without_terms
+from peerwise.peer.views import learnt
+from taped import assert_same_model, recorded, simulated
+
+PATH = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+SPENDS = {
+    "privacy": {"epsilon": 20.0, "delta": 1e-5},
+    "budget": {"epsilon": 20.0, "delta": 1e-5},
+}
+CASES = {
+    "structure": {"method": {"name": "sealed_nb"}, "model": "tan", "categories": 3, "rows": 60},
+    "units": {"method": {"name": "sealed_crc", "units": "sealed", "releases": 2}, "rounds": 24},
+    "features and units": {"method": {"name": "sealed_nb", "select": 2, "units": "sealed"}},
+    "features and structure": {
+        "method": {"name": "sealed_nb", "select": 3},
+        "model": "tan",
+        "categories": 3,
+        "rows": 60,
+    },
+}
+
+
+@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+def network(request, tmp_path_factory):
+    """Three peers that have learnt, and the terms that they made, by the name of the sum."""
+    case = {"rounds": 16, "features": 5, **SPENDS, **request.param}
+    with pytest.MonkeyPatch.context() as patch:
+        fed = federation(tmp_path_factory.mktemp("first"), PATH, case.pop("method"), **case)
+        daemons = [fed.daemon(n) for n in fed.charter.names]
+        names = daemons[0].plan.learning.firsts
+        terms = {name: recorded(patch, name) for name in (*names, "sums")}
+        assert all(run_all(*daemons, seconds=200.0))
+    return fed, daemons, terms
+
+
+def test_all_have_the_sum_of_the_terms_and_nothing_else(network):
+    fed, daemons, terms = network
+    first = daemons[0].agreed["first"]
+    names = daemons[0].plan.learning.firsts
+    assert tuple(first) == names
+    for daemon in daemons[1:]:
+        assert daemon.agreed == daemons[0].agreed
+    for name, total in first.items():
+        made = np.sum([terms[name][n, 1][0] for n in fed.charter.names], axis=0, dtype=np.uint64)
+        step = np.asarray(total) / made.astype(np.int64)
+        np.testing.assert_allclose(step, np.broadcast_to(np.nanmax(step), step.shape))
+        assert {at for _, at in terms[name]} == {1}
+
+
+@pytest.mark.bits
+def test_peers_end_with_the_simulators_model_given_the_same_terms(network):
+    fed, daemons, terms = network
+    rounds = sorted({at for _, at in terms["sums"]})
+    tape = [[terms["sums"][n, at][-1] for n in fed.charter.names] for at in rounds]
+    run = simulated([d.plan for d in daemons], daemons[0].agreed, tape)
+    assert_same_model(run, [d.memory.state.value for d in daemons])
+
+
+def test_the_whole_budget_is_paid_once_for_all_sums(network):
+    _, daemons, _ = network
+    names = daemons[0].plan.learning.firsts
+    for daemon in daemons:
+        table = daemon.store.ledger.table()
+        assert table["epsilon"].tolist() == [20.0]
+        # each mask hid one term
+        used = daemon.store.rows("SELECT DISTINCT phase FROM masks ORDER BY phase")
+        assert used == [(phase,) for phase in range(1, len(names) + 2)]
+        assert daemon.store.mask_secret() is None
+
+
+def test_what_leaves_says_what_is_summed_first(network):
+    fed, _, _ = network
+    said = " ".join(what_leaves(fed.charter))
+    assert "Before they learn" in said
+    assert "take 0.2 of that budget" in said
+
+
+def test_a_kept_model_predicts_as_its_peer(network):
+    fed, daemons, _ = network
+    folder = fed.folder / "a"
+    x, _ = fed.charter.rows(fed.test)
+    kept = learnt(folder).of_rows(x)
+    daemon = daemons[0]
+    method = daemon.plan.learning.blank(daemon.agreed).method
+    seen = daemon.plan.encoded(x, daemon.agreed)
+    ours = jax.jit(method.predict)(jax.random.key(0), daemon.memory.state.value, seen)
+    np.testing.assert_allclose(kept, ours, atol=1e-5)
+
+
+TAN = CASES["structure"]
+
+
+def tan(folder):
+    case = {"rounds": 16, "features": 5, **SPENDS, **TAN}
+    return federation(folder, PATH, case.pop("method"), **case)
+
+
+def test_a_peer_that_is_started_again_within_a_first_sum_sends_the_same_term(tmp_path, monkeypatch):
+    fed, terms = tan(tmp_path), recorded(monkeypatch, "structure")
+
+    async def live():
+        net = Network(fed)
+        net.start(*"abc")
+        await net.told_term("b", 1)
+        await net.stop("b")
+        net.start("b")
+        await net.end()
+        return net
+
+    net = asyncio.run(live())
+    assert [len(terms[n, 1]) for n in "abc"] == [1, 1, 1]
+    agreed = [net.daemons[n].agreed for n in "abc"]
+    assert agreed[0] == agreed[1] == agreed[2]
+    assert net.daemons["a"].place == Place(2, 16)
+
+
+def test_without_a_members_term_there_is_no_sum_and_the_peer_says_so(tmp_path):
+    fed = tan(tmp_path)
+    plan = Plan(fed.charter, "a", fed.tables["a"])
+    memory = plan.node(1).shape()
+    with pytest.raises(BadSetting, match="'structure' of all members did not come about"):
+        plan.agreed(1, memory, {"keys": {}})
+    # one that was put back adds none
+    state = plan.put_back(1, plan.node(1).begin()).state
+    assert int(state.value["sums"]["lost"]) == 1
+    assert not words.as_integers(state.value["sums"]["term"]).any()
+    assert jax.tree.structure(state) == jax.tree.structure(without_terms(state, "again"))
+
+
+def test_what_would_be_sent_first_is_a_term_of_the_first_sum(tmp_path):
+    fed = tan(tmp_path)
+    plan = Plan(fed.charter, "a", fed.tables["a"])
+    assert plan.kinds == ("keys", "structure", "learning")
+    node = plan.node(1)
+    (letter,) = node.letters(node.shape(), 0).values()
+    classes, pairs = len(fed.charter.classes), 5 * 4 // 2
+    assert letter.part["sum"].shape == (classes * pairs * 3 * 3, 2)
