@@ -117,10 +117,10 @@ class Aligned(NamedTuple):
         near = relaying.adjacent(s, part, s["clock"] - 1)  # as when the part was heard
         same = _same(s, part)
         fact = same & (part["done"] < s["done"]) & _caught(s)
-        mine = self._own(s, s["at"])
+        own = self._own(s, s["at"])
         counted = near & same & (part["fact"] == 0) & (part["round"] == s["at"])
-        its = {k: jnp.where(counted, part[k], 0) for k in mine}
-        rest = jax.tree.map(lambda a: jnp.where(near, a, 0), _less(_more(s["got"], mine), its))
+        its = {k: jnp.where(counted, part[k], 0) for k in own}
+        rest = jax.tree.map(lambda a: jnp.where(near, a, 0), _less(_more(s["got"], own), its))
         return {
             **about,
             "fact": fact.astype(jnp.int32),
@@ -178,8 +178,8 @@ class Aligned(NamedTuple):
         next_ = (parts["before"] == s["done"]) | ~self.member(s)
         valid = _same(s, parts) & (parts["fact"] == 1) & chain & (at > s["done"]) & next_
         first = valid.argmax()
-        told = self._with_total(s, at[first], parts["before"][first], parts["sum"][first])
-        return _choose(valid.any() & self.together(s), told, s)
+        updated = self._with_total(s, at[first], parts["before"][first], parts["sum"][first])
+        return _choose(valid.any() & self.together(s), updated, s)
 
     def _with_total(self, s: Sums, at: Array, before: Array, total: Array) -> Sums:
         missed = (before != s["done"]).astype(jnp.int32)
@@ -226,11 +226,11 @@ class Aligned(NamedTuple):
 
     def _own(self, s: Sums, at: Array) -> Tree:
         """The node's own term of a round, if it has one."""
-        mine = self.member(s) & (s["made"] == at)
+        counted = self.member(s) & (s["made"] == at)
         return {
-            "sum": jnp.where(mine, s["term"], 0),
-            "who": jnp.where(mine, self._bit(s), 0),
-            "count": mine.astype(jnp.int32),
+            "sum": jnp.where(counted, s["term"], 0),
+            "who": jnp.where(counted, self._bit(s), 0),
+            "count": counted.astype(jnp.int32),
         }
 
     def _none(self) -> Tree:

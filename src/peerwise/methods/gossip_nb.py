@@ -68,10 +68,10 @@ def release(
             "find them privately with privacy.private_bounds"
         )
     design = Design(model, *bounds)
-    made = noising(design, low_e, delta, mechanism, split)
-    draw = _bounded(model, bounds, low_e, high_e, design, made, clamp_at_node)
+    noise = noising(design, low_e, delta, mechanism, split)
+    draw = _bounded(model, bounds, low_e, high_e, design, noise, clamp_at_node)
     known = knows and low_e == high_e and not clamp_at_node
-    return Noised(draw, Noise(design, made.variance) if known else None)
+    return Noised(draw, Noise(design, noise.variance) if known else None)
 
 
 def _exact(model: Model, bounds: tuple[Any, Any] | None) -> Release:
@@ -97,13 +97,13 @@ def _bounded(
     low_e: float,
     high_e: float,
     design: Design,
-    made: Noising,
+    mechanism: Noising,
     clamp_at_node: bool,
 ) -> Release:
-    if made.kind == "gaussian" and low_e != high_e:
+    if mechanism.kind == "gaussian" and low_e != high_e:
         raise BadSetting("a budget that nodes draw is for Laplace noise; take mechanism laplace")
     q, clamps = design.lines, clamp_at_node and Queries(model.cardinalities, model.classes)
-    noise_of = laplace if made.kind == "laplace" else gaussian
+    noise_of = laplace if mechanism.kind == "laplace" else gaussian
 
     def draw(key: Array, shard: Shard) -> tuple[Tree, dict[str, Array]]:
         x, _ = clip(shard.x, model.cardinalities, *bounds)
@@ -111,7 +111,7 @@ def _bounded(
         lines = by_class(exact)
         which, own = jax.random.split(key)
         drawn = _drawn_epsilon(which, low_e, high_e, lines.dtype)
-        scale = jnp.asarray(made.scale, lines.dtype) * (low_e / drawn)
+        scale = jnp.asarray(mechanism.scale, lines.dtype) * (low_e / drawn)
         every = jnp.broadcast_to(scale[None, :q], lines.shape)
         first = noise_of(own, every, jnp.float32).astype(lines.dtype)
         more = noise_of(jax.random.fold_in(own, 1), scale[q:], jnp.float32).astype(lines.dtype)
@@ -201,7 +201,7 @@ def federated_nb(
 @cache
 def _federated(model: Model, draw: Release, nodes: int | None, most_noise: float | None) -> Method:
     # what leaves nodes out is not the sum of all
-    made = aware(model, draw, nodes if most_noise is None else None)
+    believed = aware(model, draw, nodes if most_noise is None else None)
 
     def init(key: Array, shard: Shard) -> State:
         return State(*draw(key, shard))
@@ -218,9 +218,9 @@ def _federated(model: Model, draw: Release, nodes: int | None, most_noise: float
         return jnp.zeros((), inbox.weight.dtype), heard
 
     def predict(key: Array, value: Tree, x: Array) -> Array:
-        if made is model:
+        if believed is model:
             return log_posterior(model, value, x)
-        return log_posterior(made, jax.tree.map(lambda a: a / nodes, value), x)
+        return log_posterior(believed, jax.tree.map(lambda a: a / nodes, value), x)
 
     return Method(init, message, Mean(weigh, total=True), _stay, predict)
 
@@ -301,8 +301,8 @@ def _gossip(model: Model, draw: Release, counter: str, nodes: int | None) -> Met
         return state._replace(value={**value, "estimate": merged, "count": count})
 
     # what grows without end is the mean of nothing
-    made = aware(model, draw, None if counter == "unnormalised" else nodes)
-    return Method(init, message, Slots(rule), adapt, _predict(made, False), ranges=COUNTED)
+    believed = aware(model, draw, None if counter == "unnormalised" else nodes)
+    return Method(init, message, Slots(rule), adapt, _predict(believed, False), ranges=COUNTED)
 
 
 @cache
@@ -396,8 +396,8 @@ def _stay(key: Array, state: State, shard: Shard) -> State:
 
 def _shared(model: Model, draw: Release, nodes: int | None) -> tuple[Model, bool]:
     """The model of an estimate that stands for `count` nodes, and whether it must be divided."""
-    made = aware(model, draw, nodes)
-    return made, made is not model
+    believed = aware(model, draw, nodes)
+    return believed, believed is not model
 
 
 @cache

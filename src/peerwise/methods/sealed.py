@@ -207,7 +207,7 @@ def _nb(model: Model, design: Design, budget: Budget, nodes: int, trust: Trust) 
     grid = shared_noise(flat(design.reach), flat(scale), nodes, honest)
     sums = Aligned(nodes, len(grid.step), 1, least, trust.patience)
     noise = Noise(design, _once(grid.share, q, r, classes)) if noisy else None
-    made = aware(model, Noised(None, noise), nodes)
+    believed = aware(model, Noised(None, noise), nodes)
 
     def steps(state: State, shard: Shard) -> Array:
         low, high = design.bounds
@@ -232,7 +232,7 @@ def _nb(model: Model, design: Design, budget: Budget, nodes: int, trust: Trust) 
 
     def predict(key: Array, value: Tree, x: Array) -> Array:
         ready = value["sums"]["done"] > 0
-        known = log_posterior(made, value["statistics"], x)
+        known = log_posterior(believed, value["statistics"], x)
         return jnp.where(ready, known, -math.log(classes))
 
     sealed = Sealed(sums, grid, learn, steps, exact)

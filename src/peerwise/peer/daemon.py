@@ -199,9 +199,9 @@ class Daemon:
             asyncio.get_running_loop().time(),
         )
         self._comparing = Comparing(self.charter, self.identity, store, disk)
-        told = self._comparing.told
+        signed = self._comparing.told
         self.calls = Calls(
-            self.core, self._mark, self._amending, self.meters, self._feed, told, self._ready
+            self.core, self._mark, self._amending, self.meters, self._feed, signed, self._ready
         )
         self._does = self._ways()
         self._spawn(self._keeping.work())

@@ -167,7 +167,7 @@ def account(folder: str | Path, files: Iterable[Path]) -> Account:
     """What this node found out while it ran, and what files of others show."""
     with closing(Store.look(folder)) as store:
         proofs, same = store.proofs(), {}
-        found = [Proof(sender, place, *rest) for sender, place, *rest in proofs]
+        contradictions = [Proof(sender, place, *rest) for sender, place, *rest in proofs]
         for path in files:
             try:
                 text = path.read_text(encoding="utf-8")
@@ -180,8 +180,8 @@ def account(folder: str | Path, files: Iterable[Path]) -> Account:
                 raise BadFile(f"{folder} was never run, and knows no authority to check by")
             count, more = compared(store, theirs, about["authority"].encode())
             same[theirs.node] = count
-            found += [proof for proof in more if proof not in found]
-    return Account(same, found)
+            contradictions += [proof for proof in more if proof not in contradictions]
+    return Account(same, contradictions)
 
 
 def as_told(proof: Proof) -> Mapping[str, Any]:

@@ -44,14 +44,14 @@ class Connection(NamedTuple):
 
 def connections(port: int) -> list[Connection]:
     """Who is connected to a port of this machine, or was a moment ago."""
-    found = []
+    connected = []
     # both are read before anything else: a connection may be gone in the next millisecond
     for text in [_text(table) for table in TABLES]:
         for line in text.splitlines()[1:]:
             _, here, there, state, *_ = line.split()
             if int(here.rpartition(":")[2], 16) == port and state != LISTENS:
-                found.append(Connection(_address(there), state == OPEN))
-    return found
+                connected.append(Connection(_address(there), state == OPEN))
+    return connected
 
 
 def _text(table: Path) -> str:

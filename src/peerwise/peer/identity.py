@@ -62,14 +62,14 @@ def make_authority(
     if not 0 < len(name) <= LONGEST:
         raise BadSetting(f"the authority's name must have 1 to {LONGEST} characters, got {name!r}")
     key = ec.generate_private_key(ec.SECP256R1())
-    made = (
+    certificate = (
         _builder(name, _common_name(name), key.public_key(), key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
     _write_key(home / CA_KEY, key, passphrase)
-    write_whole(home / CA, made.public_bytes(Encoding.PEM))
+    write_whole(home / CA, certificate.public_bytes(Encoding.PEM))
     return home / CA
 
 
@@ -123,7 +123,7 @@ def make_certificate(
         names = [name for name in _hosts(path) if name != x509.DNSName(node)]
     usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     latest = authority.not_valid_after_utc
-    made = (
+    certificate = (
         _builder(node, authority.subject, key.public_key(), signer.public_key(), days, latest)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
@@ -135,7 +135,7 @@ def make_certificate(
         _write_key(key_path, key, passphrase)
     if place != home:
         write_whole(place / CA, root)
-    write_whole(path, made.public_bytes(Encoding.PEM))
+    write_whole(path, certificate.public_bytes(Encoding.PEM))
     return path
 
 
@@ -276,10 +276,10 @@ def _certificate(pem: bytes, what: str) -> x509.Certificate:
 
 def name_in(certificate: x509.Certificate) -> str | None:
     """The node that a certificate names, if it names one."""
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if len(found) != 1 or not isinstance(found[0].value, str):
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(names) != 1 or not isinstance(names[0].value, str):
         return None
-    return found[0].value
+    return names[0].value
 
 
 def _name(certificate: x509.Certificate, what: str) -> str:

@@ -69,11 +69,11 @@ class Filed:
     def view(self) -> memoryview:
         """The letter as it lies in its file, which no memory is needed for."""
         try:
-            made = _Map(self._file, self._size, prot=mmap.PROT_READ)
+            view = _Map(self._file, self._size, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
             raise BadFile(f"cannot read a large letter: {error}") from None
-        made.of = self
-        return memoryview(made)
+        view.of = self
+        return memoryview(view)
 
     def write(self, piece: bytes, at: int) -> None:
         """Put a piece of a draft in its place."""

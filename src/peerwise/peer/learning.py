@@ -124,8 +124,8 @@ class Learning:
         )
         design = Design(model, low, high)
         rows = int(privacy["person_rows"])
-        made = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
-        return Noise(design, made.variance)
+        noise = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
+        return Noise(design, noise.variance)
 
     def blank(self, agreed: Mapping[str, Any] | None) -> Assembled:
         """The same for one row of zeros: what is learnt has the shapes of any node's.

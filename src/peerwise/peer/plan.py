@@ -106,8 +106,8 @@ class Plan:
                     "new charter"
                 )
             return {**known, "first": {**known.get("first", {}), kind: total.tolist()}}
-        found = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
-        return {**known, **found}
+        sums = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
+        return {**known, **sums}
 
     def decides_sizes(self, phase: int) -> bool:
         """Whether it depends on what a phase finds how large later letters are."""

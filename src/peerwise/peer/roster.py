@@ -59,9 +59,9 @@ class KeyNode(Node):
         table = self._nothing()
         commitment = committed(public_key(self._secret))
         seal = Signer(self._identity, self._charter.hash).signed(self._statement(commitment))
-        told = {"commitment": commitment, "signature": seal.signature}
-        told["certificate"] = len(seal.certificate).to_bytes(2, "big") + seal.certificate
-        for column, value in told.items():
+        columns = {"commitment": commitment, "signature": seal.signature}
+        columns["certificate"] = len(seal.certificate).to_bytes(2, "big") + seal.certificate
+        for column, value in columns.items():
             table[column][self.index, : len(value)] = np.frombuffer(value, np.uint8)
         return self._revealed(table)
 

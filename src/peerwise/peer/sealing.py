@@ -56,8 +56,8 @@ class Sealing:
         if not programs.due(state):
             return state
         masked = self.masked(self.term(state, shard), state.value["sums"])
-        made: State = programs.making(state, words.as_words(masked))
-        return made
+        following: State = programs.making(state, words.as_words(masked))
+        return following
 
     def term(self, state: State, shard: Shard) -> np.ndarray:
         """What this node adds to the next sum, as integers modulo 2^64; not to be sent."""

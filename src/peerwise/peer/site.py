@@ -86,15 +86,15 @@ class SiteBook:
         Charges that the state has and that are not settled, because of a crash, are settled.
         """
         width = max(len(self._parts), 1)
-        mine = self._mine()[::width]  # one release is as many charges as there are parts
+        charges = self._mine()[::width]  # one release is as many charges as there are parts
         known = ledger.receipts()
         if ledger.accountant != "basic" and known:  # its own ledger goes round by round
-            known = len(mine)
-        for receipt, _ in mine[:known]:
+            known = len(charges)
+        for receipt, _ in charges[:known]:
             if not self.ledger.sends(receipt):
                 self._unsettled += range(receipt, receipt + width)
         self.settle()
-        lost = [row for receipt, row in mine[known:] if self.ledger.sends(receipt)]
+        lost = [row for receipt, row in charges[known:] if self.ledger.sends(receipt)]
         for mechanism, text, epsilon, delta, multiplier, data, *_ in lost:
             ledger.charge(
                 mechanism, json.loads(text), epsilon, delta, data=data, multiplier=multiplier,
@@ -106,11 +106,11 @@ class SiteBook:
         """How the ledger stands."""
         return Head(*self.ledger.head())
 
-    def check(self, told: str | None) -> None:
+    def check(self, head: str | None) -> None:
         """Refuse a ledger that is not a continuation of what neighbours were told of it."""
-        if told is None:
+        if head is None:
             return
-        before = Head.of(told)
+        before = Head.of(head)
         if self.ledger.hash_at(before.length) != before.hash:
             raise BadFile(
                 f"the ledger {self.ledger.path} is older than what neighbours were told of it, or "

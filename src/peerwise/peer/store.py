@@ -132,38 +132,38 @@ class Store:
         try:
             ledger = None
             if budget is not None:
-                told = ledger_file.verify(db, path)
-                ledger = Ledger(db, path, told)
-            elif (found := ledger_file.health_of(db)) != "ok":
-                raise BadFile(f"the state {path} is damaged: {found}")
-            made = cls(db, path, ledger)
-            if made._earlier():
+                about = ledger_file.verify(db, path)
+                ledger = Ledger(db, path, about)
+            elif (health := ledger_file.health_of(db)) != "ok":
+                raise BadFile(f"the state {path} is damaged: {health}")
+            store = cls(db, path, ledger)
+            if store._earlier():
                 raise BadFile(
                     f"{path} was begun by an earlier version of Peerwise, which computes other "
-                    f"numbers; finish with that one, or give another --state{made._counts()}"
+                    f"numbers; finish with that one, or give another --state{store._counts()}"
                 )
-            with made.transaction():
+            with store.transaction():
                 for statement in TABLES.split(";"):
                     db.execute(statement)
-                if not made.about():
-                    made.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
+                if not store.about():
+                    store.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
                              state=STATE)  # fmt: skip
-            made._check(HASHED, bodies=True)
-            made.inbox()  # whether files of large letters are whole
-            made._owner = True
-            made._mine({"node": node, "charter": charter, "data": data}, differs)
+            store._check(HASHED, bodies=True)
+            store.inbox()  # whether files of large letters are whole
+            store._owner = True
+            store._mine({"node": node, "charter": charter, "data": data}, differs)
             if ledger is not None and site is not None:
-                made.site = SiteBook(site, f"{charter}:{data}", node, parts)
-                made.site.check(made.about().get("ledger"))
-                made.lost = made.site.mend(ledger)
-                ledger.above = made.site
+                store.site = SiteBook(site, f"{charter}:{data}", node, parts)
+                store.site.check(store.about().get("ledger"))
+                store.lost = store.site.mend(ledger)
+                ledger.above = store.site
         except ledger_file.BROKEN as error:
             db.close()
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
         except BaseException:
             db.close()
             raise
-        return made
+        return store
 
     @classmethod
     def look(cls, folder: str | Path, write: bool = False) -> Self:
@@ -182,12 +182,12 @@ class Store:
             if write and "quarantine" not in names:
                 raise BadFile(f"{path} is of an older version of Peerwise, and is only to be read")
             ledger = Ledger(db, path, ledger_file.verify(db, path)) if "releases" in names else None
-            made = cls(db, path, ledger)
-            if not made._earlier():
-                made._check(SMALL)
+            store = cls(db, path, ledger)
+            if not store._earlier():
+                store._check(SMALL)
         except ledger_file.BROKEN as error:
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
-        return made
+        return store
 
     def _earlier(self) -> bool:
         """Whether the file is of a version that wrote no hashes."""
@@ -280,12 +280,12 @@ class Store:
                 "round < ?",
                 (DROPPED, DROPPED, *place),
             )
-        self._rows, made = Rows(), now()
+        self._rows, moment = Rows(), now()
         for receiver, body in letters.items():
             if id(body) not in marks:
                 marks[id(body)] = mark = hashlib.sha256(body).hexdigest()
                 self._db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (mark, body))
-            letter = (receiver, *place, marks[id(body)], len(body), made, None)
+            letter = (receiver, *place, marks[id(body)], len(body), moment, None)
             self._keep("INSERT OR IGNORE", "outbox", *letter)
         self._rows.write(self._db)
         self._rows = None
@@ -489,23 +489,23 @@ class Store:
     def drop(self, number: int) -> Aside:
         """Take a letter out of the quarantine for good; BadSetting where there is none."""
         with self.transaction():
-            found = self._one_aside(number)
+            letter = self._one_aside(number)
             self._db.execute("DELETE FROM quarantine WHERE id = ?", (number,))
-        return found
+        return letter
 
     def release(self, number: int) -> Aside:
         """Put a letter back among those that came; refused where its round is over."""
         with self.transaction():
-            found = self._one_aside(number)
+            letter = self._one_aside(number)
             rows = self._db.execute("SELECT phase, round FROM progress").fetchall()
-            if rows and found.place < Place(*rows[0]):
+            if rows and letter.place < Place(*rows[0]):
                 raise BadSetting(
-                    f"letter {number} is of round {found.place.round}, which is over; drop it"
+                    f"letter {number} is of round {letter.place.round}, which is over; drop it"
                 )
             body = self._read("SELECT body FROM quarantine WHERE id = ?", (number,))[0][0]
-            self._keep("INSERT OR IGNORE", "inbox", found.sender, *found.place, body, now())
+            self._keep("INSERT OR IGNORE", "inbox", letter.sender, *letter.place, body, now())
             self._db.execute("DELETE FROM quarantine WHERE id = ?", (number,))
-        return found
+        return letter
 
     def _one_aside(self, number: int) -> Aside:
         for one in self.aside():

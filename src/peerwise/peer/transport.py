@@ -78,10 +78,10 @@ class Call(NamedTuple):
 def told(answer: bytes) -> dict[str, Any]:
     """A short answer of a peer; nothing where it is not one."""
     try:
-        found = json.loads(answer[:MARGIN])
+        details = json.loads(answer[:MARGIN])
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return details if isinstance(details, dict) else {}
 
 
 def _options(most: int) -> list[tuple[str, Any]]:
@@ -148,11 +148,11 @@ class Turns:
     async def one(self) -> AsyncIterator[None]:
         """A block that is begun when it is one's turn."""
         await self._turns.acquire()
-        mine = [self._turns]
+        turns = [self._turns]
 
         def over() -> None:
-            while mine:
-                mine.pop().release()
+            while turns:
+                turns.pop().release()
 
         timer = asyncio.get_running_loop().call_later(TURN, over)
         try:

@@ -109,9 +109,9 @@ class Format:
     def envelope(self, body: bytes | memoryview, head: Head | None = None) -> Envelope:
         """What is written on a letter, after everything but its numbers was checked."""
         head = head or self.head(body)
-        found = self.written(body, head)
+        envelope = self.written(body, head)
         self._check(head)
-        return found
+        return envelope
 
     def check_agreed(self, body: bytes | memoryview, head: Head | None = None) -> None:
         """Refuse a letter of a node that found something else in an earlier phase."""
@@ -176,13 +176,13 @@ class Format:
         if len(header) != len(self._want):
             raise BadLetter(f"{len(header)} tensors instead of {len(self._want)}")
         for name, (kind, shape) in self._want.items():
-            told = header.get(name)
-            if not isinstance(told, dict):
+            entry = header.get(name)
+            if not isinstance(entry, dict):
                 raise BadLetter(f"'{name}' is missing")
             # 2.0 and True are whole numbers for Python, and not for others
-            if told.get("dtype") != kind or repr(told.get("shape")) != repr(shape):
+            if entry.get("dtype") != kind or repr(entry.get("shape")) != repr(shape):
                 raise BadLetter(
-                    f"'{name}' is {told.get('dtype')!s:.20} {told.get('shape')!s:.60} instead of "
+                    f"'{name}' is {entry.get('dtype')!s:.20} {entry.get('shape')!s:.60} instead of "
                     f"{kind} {shape}"
                 )
 
@@ -255,15 +255,15 @@ def pack_tree(tree: Tree) -> bytes:
 def unpack_tree(body: bytes, like: Tree) -> Tree:
     """The tree that `pack_tree` wrote; `like` says how its leaves hang together."""
     try:
-        found = dict(safetensors.deserialize(body))
+        arrays = dict(safetensors.deserialize(body))
     except Exception as error:
         raise BadLetter(f"what was kept is damaged: {str(error)[:200]}") from None
     leaves = []
-    for name, told in named_leaves(like).items():
-        if name not in found:
+    for name, leaf in named_leaves(like).items():
+        if name not in arrays:
             raise BadLetter(f"'{name}' was not kept")
-        kind, shape = found[name]["dtype"], found[name]["shape"]
-        if shape != list(told.shape) or kind != NAMES[told.dtype]:
-            raise BadLetter(f"'{name}' was kept as {kind} {shape}, not {told.dtype} {told.shape}")
-        leaves.append(np.frombuffer(found[name]["data"], TYPES[kind]).reshape(shape))
+        kind, shape = arrays[name]["dtype"], arrays[name]["shape"]
+        if shape != list(leaf.shape) or kind != NAMES[leaf.dtype]:
+            raise BadLetter(f"'{name}' was kept as {kind} {shape}, not {leaf.dtype} {leaf.shape}")
+        leaves.append(np.frombuffer(arrays[name]["data"], TYPES[kind]).reshape(shape))
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -18,12 +18,12 @@ def claims(number: Numbers) -> list[Claim]:
         for (name, nodes, epsilon), one in ours.items()
         if (name, epsilon) in theirs
     }
-    found = [_claim("curator", every(verdicts.values()), tally(verdicts))] if verdicts else []
-    return [*found, *_calibration(number)]
+    claims = [_claim("curator", every(verdicts.values()), tally(verdicts))] if verdicts else []
+    return [*claims, *_calibration(number)]
 
 
 def _calibration(number: Numbers) -> list[Claim]:
-    found = []
+    claims = []
     for name, aims in SETTINGS["aims"].items():
         for epsilon, aim in aims.items():
             try:
@@ -34,5 +34,5 @@ def _calibration(number: Numbers) -> list[Claim]:
             except KeyError:
                 continue
             words = {"dataset": name, "epsilon": epsilon, "aim": aim}
-            found.append(_claim("calibration", exact(one.mean <= aim), f"{one.mean:.3f}", **words))
-    return found
+            claims.append(_claim("calibration", exact(one.mean <= aim), f"{one.mean:.3f}", **words))
+    return claims

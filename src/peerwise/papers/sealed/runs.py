@@ -37,22 +37,22 @@ def released(
     model = model_for(rows.schema, "naive_bayes")
     design = Design(model, -bound, bound)
     delta = default_delta(len(rows.y))
-    found = []
+    scored = []
     with jax.enable_x64(True):
         exact = statistics(model, jnp.asarray(rows.x), jnp.asarray(rows.y), jnp.ones(len(rows.y)))
         test = jnp.asarray(rows.x_test), jnp.asarray(rows.y_test)
         clean = scores(_log_odds(model, exact, test[0]), test[1])
         for i, epsilon in enumerate(epsilons):
-            made = noising(design, epsilon, delta, "best" if nodes == 1 else "gaussian")
+            noise = noising(design, epsilon, delta, "best" if nodes == 1 else "gaussian")
             more = 1.0 if nodes == 1 else nodes / honest_members(nodes, honest, nodes)
             keys = jax.random.split(jax.random.key(i), draws)
-            scale = jnp.asarray(made.scale * math.sqrt(more))
-            run = _compiled(model, design, made.kind == "gaussian")
-            found.append(
-                jax.device_get(run(keys, exact, scale, jnp.asarray(made.variance * more), test))
+            scale = jnp.asarray(noise.scale * math.sqrt(more))
+            run = _compiled(model, design, noise.kind == "gaussian")
+            scored.append(
+                jax.device_get(run(keys, exact, scale, jnp.asarray(noise.variance * more), test))
             )
     return {
-        "curator" if nodes == 1 else "sealed": np.stack(found).transpose(2, 0, 1),
+        "curator" if nodes == 1 else "sealed": np.stack(scored).transpose(2, 0, 1),
         "none": np.asarray(clean),
     }
 

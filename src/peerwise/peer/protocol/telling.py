@@ -66,9 +66,9 @@ class Telling(Hearing):
 
         Who has ejected us is told, too, if we can: it may take us back.
         """
-        told = {x for x, n in self.neighbours.items() if n.gone and x not in self.dials}
+        unreachable = {x for x, n in self.neighbours.items() if n.gone and x not in self.dials}
         known = {name for name, n in self.neighbours.items() if n.parted or n.over}
-        return [name for name in self.neighbours if name not in told | known]
+        return [name for name in self.neighbours if name not in unreachable | known]
 
     def first(self, n: Neighbour) -> Place:
         """The place of the next letter to a neighbour: what is earlier does not come any more."""
