@@ -18,7 +18,7 @@ from peerwise.data.schema import Schema
 from peerwise.errors import BadData
 from peerwise.models.family import Model, log_joint, statistics
 from peerwise.models.registry import model_for
-from peerwise.papers.items import Arrays
+from peerwise.papers.items import Arrays, told
 from peerwise.privacy.aware import denoised
 from peerwise.privacy.design import Design, default_delta, noising
 
@@ -48,7 +48,8 @@ def rows_of(name: str, bound: float, test_rows: int, turn: int = 0) -> Rows:
 
     `turn`: which tenth, counted from the end, is tested on.
     """
-    encoded = data_sets.encode(data_sets.load(name), typing="manifest")
+    drop = told("privacy")["leaks"].get(name, ())
+    encoded = data_sets.encode(data_sets.load(name), typing="manifest", drop=drop)
     order = np.random.default_rng(SEED).permutation(len(encoded.y))
     order = np.roll(order, turn * (len(order) - len(order) * 9 // 10))
     cut = len(order) * 9 // 10
