@@ -8,7 +8,10 @@ import jax.numpy as jnp
 from peerwise.core import Array
 from peerwise.models.block import SMALLEST_SHARE
 from peerwise.privacy.aware.kinds import Kinds, Seen
-from peerwise.privacy.aware.shrink import by_noise, positive, real
+from peerwise.privacy.aware.shrink import positive, real
+
+EMPTY = 0.2  # how often, before anything was seen, a cell of a class is empty
+STEPS = 20  # in which that is learnt from all cells
 
 
 def cells_of(seen: Seen, kinds: Kinds) -> Array:
@@ -35,20 +38,18 @@ def cells_of(seen: Seen, kinds: Kinds) -> Array:
     inside = by_group((share * (prob - mean) ** 2).sum(0)[None])[0] / total
     chance = by_group((share * (1 - share) * noise).sum(0)[None])[0] / total
     freedom = jnp.asarray((width - 1) * seen.freedom, kind)
-    true = jnp.clip(real(inside - chance, chance, freedom, kinds.features), 1e-6, 0.99)
-    clear = true * (1 - by_noise(inside, chance, 1.0, freedom, seen.rows.sum()))
-    alpha = whole * (1 / jnp.maximum(clear, 1e-6) - 1)[group]
-    prob = _sparse(prob, whole[None], (true[group] * unit)[None], noise, alpha[None])
+    spread = jnp.clip(real(inside - chance, chance, freedom, kinds.features), 1e-6, 0.99)
+    true = (spread[group] * unit)[None]
+    prob = _sparse(prob, whole[None], true, noise)
     cells = prob / jnp.maximum(by_group(prob), 1e-30)[:, group] * rows
     return jnp.where((v > 0)[None], cells, counted)
 
 
-def _sparse(seen: Array, whole: Array, true: Array, noise: Array, alpha: Array) -> Array:
-    """Shares of cells: some cells of a class are empty, the others are about those of all classes.
+def _sparse(seen: Array, whole: Array, true: Array, noise: Array) -> Array:
+    """Shares of cells: many a cell of a class is empty, the others are about those of all classes.
 
-    A spike at 0 beside a normal law, cut off at 0, of variance `true` about `whole`. A cell is in
-    the spike as often as under a Dirichlet law with the parameter `alpha` a share is less than the
-    smallest that there is: about SMALLEST_SHARE ** alpha.
+    A spike at 0 beside a normal law, cut off at 0, of variance `true` about `whole`; how many cells
+    are in the spike is learnt from all of them (expectation maximisation).
     """
     normal = jax.scipy.stats.norm
     noise = jnp.maximum(noise, 1e-30)
@@ -57,9 +58,14 @@ def _sparse(seen: Array, whole: Array, true: Array, noise: Array, alpha: Array) 
     slab = normal.logpdf(seen, whole, jnp.sqrt(true + noise))
     slab += normal.logcdf(value / jnp.sqrt(left)) - normal.logcdf(whole / jnp.sqrt(true))
     odds = jnp.clip(normal.logpdf(seen, 0, jnp.sqrt(noise)) - slab, -50, 50)
-    least = math.log(SMALLEST_SHARE)
-    chance = jnp.clip(jnp.exp(least * alpha), 1e-9, 1 - 1e-9)
-    empty = jax.nn.sigmoid(odds + jnp.log(chance / (1 - chance)))
+
+    def empty(share: Array) -> Array:
+        return jax.nn.sigmoid(odds + jnp.log(share / (1 - share)))
+
+    def learn(_: int, share: Array) -> Array:
+        return jnp.clip(empty(share).mean(), 0.01, 0.9)
+
+    share = jax.lax.fori_loop(0, STEPS, learn, jnp.asarray(EMPTY, seen.dtype))
     # what counts is a logarithm: its mean, of which an empty cell is the least that there is
     full = jnp.log(jnp.maximum(positive(value, left), SMALLEST_SHARE))
-    return jnp.exp(empty * least + (1 - empty) * full)
+    return jnp.exp(empty(share) * math.log(SMALLEST_SHARE) + (1 - empty(share)) * full)

@@ -116,7 +116,7 @@ def _regular(cov: Array, unsure: Array, kinds: Kinds, rows: Array) -> Array:
     off = ~np.eye(d, dtype=bool)
     noise = jnp.where(off, unsure[place] / unit**2, 0).sum() / max(d * (d - 1), 1)
     value, vector = jnp.linalg.eigh(cov[place] / unit)
-    mixed = unclear(value, jnp.broadcast_to(2 * noise, value.shape), rows).sum()
+    mixed = unclear(value, 2 * noise, rows).sum()
     least = 2 * jnp.sqrt(noise * mixed)
     whole = jnp.matmul(vector * jnp.maximum(value, least)[None], vector.T, precision="highest")
     return jnp.where(noise > 0, (whole * unit)[kinds.left, kinds.right], cov)

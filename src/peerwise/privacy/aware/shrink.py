@@ -80,5 +80,6 @@ def unclear(value: Array, variance: Array, rows: Any) -> Array:
 
     It falls as exp(-z^2 / 2), so that what is multiplied by it is gone where a number is clear.
     """
-    square = jnp.maximum(value, 0) ** 2
-    return by_noise(square[None], variance[None], square, 1, rows)[0]
+    square = jnp.maximum(value, 0)[None] ** 2
+    error = jnp.broadcast_to(variance, value.shape)[None]
+    return by_noise(square, error, square, 1, rows)[0]
