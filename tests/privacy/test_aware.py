@@ -86,6 +86,42 @@ def test_without_noise_statistics_come_back_and_with_any_they_are_valid_and_bett
         assert np.mean(aware) >= np.mean(plain) - 0.01
 
 
+@pytest.mark.parametrize("name", ["naive_bayes", "shared_naive_bayes"])
+def test_with_little_noise_numbers_come_back_as_they_were_released(name):
+    """Not nearly so: what is left of a correction that falls as noise^2 turns ranks about."""
+    with jax.enable_x64(True):
+        _, _, x, y = made(name, 100_000)
+        model = model_for(public_schema(NUMBERS, ("no", "yes")), name)
+        design = Design(model, -np.ones(3), np.ones(3))
+        rows = jnp.asarray(x[:, :3])
+        exact = statistics(model, rows, jnp.asarray(y), jnp.ones(len(y)))
+        s, variance = noisy(design, exact, 5.0, seed=3)
+        better = denoised(design, jnp.asarray(variance), jax.tree.map(jnp.asarray, s))
+        for found, released, without in zip(*map(jax.tree.leaves, (better, s, exact)), strict=True):
+            np.testing.assert_allclose(found, released, rtol=1e-9)
+            assert np.abs(without - released).max() > 1  # and there was noise
+
+
+def test_noise_alone_does_not_look_like_a_difference_between_classes_of_unequal_size():
+    """A class of few rows has the larger noise in its shares; all cells tell nothing here."""
+    with jax.enable_x64(True):
+        schema = public_schema({f"c{i}": tuple("abcdefghij") for i in range(8)}, ("no", "yes"))
+        model = model_for(schema, "naive_bayes")
+        design = Design(model, np.empty(0), np.empty(0))
+        rng = np.random.default_rng(0)
+        y = (rng.random(4000) < 0.1).astype(np.int32)
+        x = np.floor(10 * rng.random((4000, 8)))
+        exact = statistics(model, jnp.asarray(x), jnp.asarray(y), jnp.ones(len(y)))
+        clean = jax.jit(lambda v, s: denoised(design, v, s))
+        larger = []
+        for seed in range(20):
+            s, variance = noisy(design, exact, 0.05, seed)
+            better = clean(jnp.asarray(variance), jnp.asarray(s))
+            found = log_posterior(model, better, jnp.asarray(x[:500])).argmax(1)
+            larger.append(float((np.asarray(found) == 0).mean()))
+        assert np.mean(larger) > 0.98
+
+
 def test_what_is_not_negative_is_seen_as_what_it_is_on_average():
     value = jnp.array([5.0, 0.0, -2.0, -100.0])
     found = np.asarray(positive(value, jnp.ones(4)))

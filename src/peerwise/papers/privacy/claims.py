@@ -29,10 +29,11 @@ def not_below(one: Estimate, other: Estimate) -> Verdict:
 
 def claims(number: Numbers) -> list[Claim]:
     """The claims that numbers speak to."""
-    found = []
+    claims = []
     for metric in METRICS:
         for name, item, kinds, fields in (
             ("aware-not-below-plain", "utility", ("aware", "plain"), ("dataset", "nodes")),
+            ("untouched", "untouched", ("aware", "plain"), ("dataset", "nodes")),
             ("aware-not-below-diffprivlib", "utility", ("aware", "diffprivlib"), ("dataset",)),
             ("other-models", "models", ("aware", "plain"), ("dataset", "model", "nodes")),
         ):
@@ -44,8 +45,8 @@ def claims(number: Numbers) -> list[Claim]:
             if not ours or not theirs:
                 continue
             verdicts = _verdicts(ours, theirs)
-            found.append(_claim(name, every(verdicts.values()), tally(verdicts), metric=metric))
-    return [*found, *_adult(number)]
+            claims.append(_claim(name, every(verdicts.values()), tally(verdicts), metric=metric))
+    return [*claims, *_adult(number)]
 
 
 def _verdicts(

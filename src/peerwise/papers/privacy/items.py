@@ -9,23 +9,31 @@ EPSILONS = [float(e) for e in SETTINGS["epsilons"]]
 RUNS = "peerwise.papers.privacy.runs"
 
 
-def _shared(scale: Scale) -> dict[str, object]:
-    draws = scale.times(SETTINGS["draws"], SETTINGS["quick_draws"])
-    return {"epsilons": EPSILONS, "draws": draws, "bound": SETTINGS["bound"],
-            "test_rows": SETTINGS["test_rows"]}  # fmt: skip
+def _shared(scale: Scale, draws: int = SETTINGS["draws"]) -> dict[str, object]:
+    return {"epsilons": EPSILONS, "draws": scale.times(draws, SETTINGS["quick_draws"]),
+            "bound": SETTINGS["bound"], "test_rows": SETTINGS["test_rows"]}  # fmt: skip
+
+
+def _released(sets: list[str], rows: dict[str, int], shared: dict[str, object]) -> Tasks:
+    return {
+        f"{name} {n}": Task(f"{RUNS}:released", {"data": name, "nodes": n, **shared})
+        for name in sets
+        for n in SETTINGS["nodes"]
+        if n <= rows.get(name, 0)
+    }
 
 
 def _utility(sets: list[str], scale: Scale) -> Tasks:
-    tasks: Tasks = {}
-    for name in sets:
-        for n in SETTINGS["nodes"]:
-            if n <= SETTINGS["rows"][name]:
-                tasks[f"{name} {n}"] = Task(
-                    f"{RUNS}:released", {"data": name, "nodes": n, **_shared(scale)}
-                )
-    for name in sorted(sets, key=lambda name: SETTINGS["columns"][name]):  # what takes longest last
+    tasks = _released(sets, SETTINGS["rows"], _shared(scale))
+    columns = SETTINGS["columns"]
+    for name in sorted(set(sets) & set(columns), key=lambda name: columns[name]):  # longest last
         tasks[f"{name} diffprivlib"] = Task(f"{RUNS}:theirs", {"data": name, **_shared(scale)})
     return tasks
+
+
+def _untouched(sets: list[str], scale: Scale) -> Tasks:
+    others = SETTINGS["untouched"]
+    return _released(sets, others["rows"], _shared(scale, others["draws"]))
 
 
 def _models(sets: list[str], scale: Scale) -> Tasks:
@@ -43,5 +51,7 @@ def _models(sets: list[str], scale: Scale) -> Tasks:
 datasets = paper.at_hand(SETTINGS["sets"])
 
 # What `peerwise reproduce privacy/...` runs.
-PAPER = paper.Paper.of("privacy", datasets, runs={"utility": _utility, "models": _models})
+PAPER = paper.Paper.of(
+    "privacy", datasets, runs={"utility": _utility, "untouched": _untouched, "models": _models}
+)
 ITEMS = PAPER.items

@@ -18,7 +18,7 @@ from peerwise.data.schema import Schema
 from peerwise.errors import BadData
 from peerwise.models.family import Model, log_joint, statistics
 from peerwise.models.registry import model_for
-from peerwise.papers.items import Arrays
+from peerwise.papers.items import Arrays, told
 from peerwise.privacy.aware import denoised
 from peerwise.privacy.design import Design, default_delta, noising
 
@@ -48,7 +48,8 @@ def rows_of(name: str, bound: float, test_rows: int, turn: int = 0) -> Rows:
 
     `turn`: which tenth, counted from the end, is tested on.
     """
-    encoded = data_sets.encode(data_sets.load(name), typing="manifest")
+    drop = settings_of("privacy")["leaks"].get(name, ())
+    encoded = data_sets.encode(data_sets.load(name), typing="manifest", drop=drop)
     order = np.random.default_rng(SEED).permutation(len(encoded.y))
     order = np.roll(order, turn * (len(order) - len(order) * 9 // 10))
     cut = len(order) * 9 // 10
@@ -112,15 +113,15 @@ def released(
             test = jnp.asarray(rows.x_test), jnp.asarray(rows.y_test)
             clean.append(scores(_log_odds(built, exact, test[0]), test[1]))
             for i, epsilon in enumerate(epsilons):
-                made = noising(design, epsilon, delta)
-                kinds.append(made.kind)
+                noise = noising(design, epsilon, delta)
+                kinds.append(noise.kind)
                 keys = jax.random.split(jax.random.key(i), draws)[turn::turns]
-                found = run(
-                    keys, exact, jnp.asarray(made.scale), jnp.asarray(made.variance * nodes),
-                    float(nodes), made.kind == "gaussian", test,
+                scored = run(
+                    keys, exact, jnp.asarray(noise.scale), jnp.asarray(noise.variance * nodes),
+                    float(nodes), noise.kind == "gaussian", test,
                 )  # fmt: skip
-                plain[:, i, turn::turns] = np.asarray(found[0]).T
-                aware[:, i, turn::turns] = np.asarray(found[1]).T
+                plain[:, i, turn::turns] = np.asarray(scored[0]).T
+                aware[:, i, turn::turns] = np.asarray(scored[1]).T
     return {
         "plain": plain,
         "aware": aware,
@@ -204,7 +205,7 @@ def theirs(data: str, epsilons: list[float], draws: int, bound: float, test_rows
     number = np.repeat(levels == 0, width)
     low, high = np.where(number, -bound, 0.0), np.where(number, bound, 1.0)
     make = _their_model()
-    found = np.empty((2, len(epsilons), draws))
+    scored = np.empty((2, len(epsilons), draws))
     for turn in range(turns):
         rows = rows_of(data, bound, test_rows, turn)
         x, x_test = numbers(rows.x), numbers(rows.x_test)
@@ -216,8 +217,8 @@ def theirs(data: str, epsilons: list[float], draws: int, bound: float, test_rows
                     joint = model.fit(x, rows.y)._joint_log_likelihood(x_test)
                 odds = np.nan_to_num(joint[:, 1] - joint[:, 0], posinf=1e300, neginf=-1e300)
                 with jax.enable_x64(True):
-                    found[:, i, t] = jax.device_get(_scored(odds, rows.y_test))
-    return {"diffprivlib": found}
+                    scored[:, i, t] = jax.device_get(_scored(odds, rows.y_test))
+    return {"diffprivlib": scored}
 
 
 _scored = jax.jit(scores)

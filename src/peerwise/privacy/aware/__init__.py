@@ -82,8 +82,8 @@ class Noised:
 
     def __call__(self, key: Array, shard: Any) -> tuple[Tree, dict[str, Array]]:
         """Noisy statistics and scalars about them."""
-        made: tuple[Tree, dict[str, Array]] = self._draw(key, shard)
-        return made
+        released: tuple[Tree, dict[str, Array]] = self._draw(key, shard)
+        return released
 
 
 @cache

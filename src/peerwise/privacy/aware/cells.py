@@ -34,10 +34,12 @@ def cells_of(seen: Seen, kinds: Kinds) -> Array:
     unit = jnp.maximum(whole * (1 - whole), 1e-12)
     # what is real in a histogram is one number: its cells differ as a Dirichlet law has it
     total = by_group(unit[None])[0]
-    inside = by_group((share * (prob - whole[None]) ** 2).sum(0)[None])[0] / total
-    chance = by_group((share * noise).sum(0)[None])[0] / total * (1 - (share**2).sum())
+    mean = (share * prob).sum(0)[None]
+    inside = by_group((share * (prob - mean) ** 2).sum(0)[None])[0] / total
+    chance = by_group((share * (1 - share) * noise).sum(0)[None])[0] / total
     freedom = jnp.asarray((width - 1) * seen.freedom, kind)
-    true = (real(inside - chance, chance, freedom, kinds.features)[group] * unit)[None]
+    spread = jnp.clip(real(inside - chance, chance, freedom, kinds.features), 1e-6, 0.99)
+    true = (spread[group] * unit)[None]
     prob = _sparse(prob, whole[None], true, noise)
     cells = prob / jnp.maximum(by_group(prob), 1e-30)[:, group] * rows
     return jnp.where((v > 0)[None], cells, counted)

@@ -7,7 +7,7 @@ import numpy as np
 
 from peerwise.core import Array
 from peerwise.privacy.aware.kinds import Kinds
-from peerwise.privacy.aware.shrink import positive
+from peerwise.privacy.aware.shrink import positive, unclear
 
 
 class Counts(NamedTuple):
@@ -41,7 +41,8 @@ def counts_of(lines: Array, v: Array, kinds: Kinds, reach: np.ndarray) -> Counts
     exact = jnp.maximum(first, tiny)
     prior = jnp.maximum(positive(total / classes + believed * apart, believed * noise), tiny)
     rows = jnp.maximum(positive(total * share, noise), tiny)
-    return Counts(jnp.where(noise > 0, prior, exact), jnp.where(noise > 0, rows, exact), noise)
+    doubt = jnp.where(noise > 0, unclear(exact, error, total), 0)  # a clear count is left alone
+    return Counts(exact + doubt * (prior - exact), exact + doubt * (rows - exact), noise)
 
 
 def _counted(lines: Array, v: Array, kinds: Kinds) -> tuple[Array, Array]:

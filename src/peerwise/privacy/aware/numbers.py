@@ -6,7 +6,7 @@ import numpy as np
 
 from peerwise.core import Array
 from peerwise.privacy.aware.kinds import Kinds, Seen
-from peerwise.privacy.aware.shrink import positive, shrinkage
+from peerwise.privacy.aware.shrink import positive, shrinkage, unclear
 
 
 def means_of(seen: Seen, kinds: Kinds, counted: Array) -> tuple[Array, Array]:
@@ -60,11 +60,19 @@ def covariances_of(
     )
     cov = jnp.where(noise > 0, whole[None] + believed * apart, own)
     var = positive(cov[:, square], (believed * noise)[:, square])
-    var = jnp.where(noise[:, square] > 0, jnp.minimum(var, half[None] ** 2), cov[:, square])
-    cov = cov.at[:, square].set(var + mean_unsure)
+    var = jnp.minimum(var, half[None] ** 2) + mean_unsure
+    rows = seen.rows.sum()
+    cov = cov.at[:, square].set(_drawn(own[:, square], noise[:, square], var, mean_unsure, rows))
     if (left == right).all():
         return cov
-    return jax.vmap(lambda one, unsure: _regular(one, unsure, kinds))(cov, believed * noise)
+    return jax.vmap(lambda one, unsure: _regular(one, unsure, kinds, rows))(cov, believed * noise)
+
+
+def _drawn(own: Array, noise: Array, better: Array, unsure: Array, rows: Array) -> Array:
+    """Variances: the better ones where the own may be noise, the own where they are clear."""
+    doubt = unclear(own, noise + unsure**2, rows)
+    own = jnp.where(noise > 0, jnp.maximum(own, 0), own)
+    return own + jnp.where(noise > 0, doubt, 0) * (better - own)
 
 
 def _valid(
@@ -76,7 +84,7 @@ def _valid(
     raw, error = cov[square], noise[square]
     weight = flat**2 / (flat**2 + error)
     var = positive(flat + weight * (raw - flat), weight * error)
-    var = jnp.where(error > 0, jnp.minimum(var, half**2), raw) + unsure
+    var = _drawn(raw, error, jnp.minimum(var, half**2) + unsure, unsure, rows)
     across = kinds.left != kinds.right
     if not across.any():
         return jnp.zeros_like(cov).at[square].set(var)
@@ -88,15 +96,18 @@ def _valid(
     rho, error = (cov / unit)[None, off], (noise / unit**2)[None, off]
     double = jnp.concatenate([rho, -rho]), jnp.concatenate([error, error])
     believed = shrinkage(*double, one / 2, 1.0, rows, kinds.features)[:1]
-    made = jnp.zeros_like(cov).at[square].set(var).at[off].set((believed * rho)[0] * unit[off])
+    believed_cov = (
+        jnp.zeros_like(cov).at[square].set(var).at[off].set((believed * rho)[0] * unit[off])
+    )
     left = jnp.zeros_like(cov).at[off].set((believed * error)[0] * unit[off] ** 2)
-    return _regular(made, left, kinds)
+    return _regular(believed_cov, left, kinds, rows)
 
 
-def _regular(cov: Array, unsure: Array, kinds: Kinds) -> Array:
+def _regular(cov: Array, unsure: Array, kinds: Kinds, rows: Array) -> Array:
     """Covariances [r] with no eigenvalue, once standardised, that noise alone may have made.
 
-    Noise of deviation s in the entries of a d x d matrix moves eigenvalues by up to 2 s sqrt(d).
+    Noise of deviation s in the entries moves one eigenvalue by s sqrt(2), and k that it mixes by up
+    to 2 s sqrt(k): it mixes those that are not clear.
     """
     square = kinds.square
     d = len(square)
@@ -106,7 +117,8 @@ def _regular(cov: Array, unsure: Array, kinds: Kinds) -> Array:
     unit = size[:, None] * size[None, :]
     off = ~np.eye(d, dtype=bool)
     noise = jnp.where(off, unsure[place] / unit**2, 0).sum() / max(d * (d - 1), 1)
-    least = 2 * jnp.sqrt(noise * d)
     value, vector = jnp.linalg.eigh(cov[place] / unit)
+    mixed = unclear(value, 2 * noise, rows).sum()
+    least = 2 * jnp.sqrt(noise * mixed)
     whole = jnp.matmul(vector * jnp.maximum(value, least)[None], vector.T, precision="highest")
     return jnp.where(noise > 0, (whole * unit)[kinds.left, kinds.right], cov)

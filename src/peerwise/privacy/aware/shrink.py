@@ -73,3 +73,13 @@ def by_noise(total: Array, expected: Array, size: Array, freedom: Any, rows: Any
     odds = freedom / 2 * (ratio * (1 - 1 / best) - jnp.log(best))
     price = math.log(total.shape[0]) + jnp.log(jnp.maximum(rows, 1.0)) / 2
     return jax.nn.sigmoid(price - odds)
+
+
+def unclear(value: Array, variance: Array, rows: Any) -> Array:
+    """The probability that a number that is not negative is noise alone; beside `by_noise`.
+
+    It falls as exp(-z^2 / 2), so that what is multiplied by it is gone where a number is clear.
+    """
+    square = jnp.maximum(value, 0)[None] ** 2
+    error = jnp.broadcast_to(variance, value.shape)[None]
+    return by_noise(square, error, square, 1, rows)[0]
