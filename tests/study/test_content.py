@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from peerwise.learner import cell
 from peerwise.study import provenance
 from peerwise.study.engine import ThisMachine
+from peerwise.study.jobs import Run
 from peerwise.study.sweep import read_config, sweep
 
 MODULE = '''
@@ -104,3 +106,22 @@ def test_a_module_that_now_crashes_is_a_failure_and_not_the_number_of_yesterday(
     (here / "our_factor.py").write_text("FACTOR = 1 / 0\n")
     with pytest.raises(Exception, match="ZeroDivisionError"):
         ran(here)
+
+
+def test_other_noise_aware_models_concern_the_cells_that_use_them(monkeypatch):
+    noisy = {"epsilon": 1.0}
+    described = {"data": "wine", "split": {"nodes": 3, "rows": 20}, "run": {"rounds": 1}}
+    private = described | {"method": "federated_nb", "network": "server"}
+    cells = [
+        described | {"method": "ml"},
+        private | {"privacy": noisy | {"aware": False}},
+        private | {"privacy": noisy},
+    ]
+    jobs = [Run(cell(each)) for each in cells]
+    before = [provenance.depends(job) for job in jobs]
+    monkeypatch.setattr(provenance, "REVISION", provenance.REVISION + 1)
+    said = [
+        provenance.changes(old, provenance.depends(job))
+        for old, job in zip(before, jobs, strict=True)
+    ]
+    assert said == ["", "", "noise-aware models of this version compute other numbers"]

@@ -9,18 +9,28 @@ from typing import Any
 from peerwise import __version__, data, own
 from peerwise.core import NUMERICS
 from peerwise.errors import PeerwiseError
+from peerwise.privacy.aware import REVISION
 from peerwise.study.jobs import Job, sources
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "pandas", "scikit-learn", "networkx")
 
 
 def depends(job: Job) -> dict[str, Any]:
-    """Hashes of the data and of the user's modules, and the version of the package's numerics."""
+    """Hashes of the data and of the user's modules, and the version of the package's numerics.
+
+    And that of the noise-aware models, where they are asked for.
+    """
     return {
         "numerics": NUMERICS,
+        **_aware(job.asked),
         "data": {name: _data(name) for name in sorted(set(sources(job.asked)))},
         "code": own.code_of(job.asked),
     }
+
+
+def _aware(asked: Any) -> dict[str, int]:
+    privacy = asked.get("privacy") if isinstance(asked, dict) else None
+    return {"aware": REVISION} if privacy and privacy["aware"] else {}
 
 
 def _data(name: str) -> str:
@@ -36,6 +46,8 @@ def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
         return "what it was made from is not known"
     if before.get("numerics") != now["numerics"]:
         return "this version of the package computes other numbers"
+    if before.get("aware") != now.get("aware"):
+        return "noise-aware models of this version compute other numbers"
     for what in ("data", "code"):
         old, new = before.get(what, {}), now[what]
         if changed := sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k)):

@@ -18,7 +18,7 @@ from peerwise.data.schema import Schema
 from peerwise.errors import BadData
 from peerwise.models.family import Model, log_joint, statistics
 from peerwise.models.registry import model_for
-from peerwise.papers.items import Arrays, told
+from peerwise.papers.items import Arrays, settings_of
 from peerwise.privacy.aware import denoised
 from peerwise.privacy.design import Design, default_delta, noising
 
