@@ -180,9 +180,9 @@ def test_a_sum_is_never_too_old_to_be_heard(tmp_path):
 @pytest.mark.full  # `make test`: aligned sums without their root, in methods/test_aligned.py
 def test_without_the_hub_the_others_go_on_once_they_have_another_root(tmp_path):
     graph = nx.Graph(["ab", "ac", "ad", "ae", "bc", "cd", "de"])
-    pace = {"mode": "async", "deadline": 0.15, "start": 30.0}
+    pace = {"mode": "async", "deadline": 0.3, "start": 30.0}
     limits = {"limits": {"rows": 150}}
-    fed = federation(tmp_path, graph, FEWER, rounds=260, pace=pace, **{**SPENDS, **limits})
+    fed = federation(tmp_path, graph, FEWER, rounds=300, pace=pace, **{**SPENDS, **limits})
 
     async def live():
         net = Network(fed)

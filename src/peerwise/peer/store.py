@@ -34,7 +34,6 @@ TOLD = 1000  # rounds of which a peer keeps what every neighbour signed
 SELDOM = 32  # rounds between two looks for older ones: all that are kept are looked at
 KEEP = 16  # rounds whose letters are kept in full; of older ones size and hash
 RECENT = 4  # letters that are at hand once they were read
-LOG = 4000  # pages of the log that are moved together (16 MiB): most were written more than once
 ASIDE = 32  # letters of one sender that stay in quarantine; older ones make room
 
 
@@ -125,7 +124,6 @@ class Store:
             db = ledger_file.connect(path, "a peer's state")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA busy_timeout = 10000")
-            db.execute(f"PRAGMA wal_autocheckpoint = {LOG}")
             db.execute("PRAGMA secure_delete = OFF")  # letters are no rows, and the file is private
         except (OSError, *ledger_file.BROKEN) as error:
             raise BadFile(f"cannot open the state {path}: {error}") from None
