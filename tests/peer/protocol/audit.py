@@ -133,6 +133,15 @@ def _check_round(world, process, effect):
                 raise Broken("a letter in quarantine is heard")
             if letter is None:
                 raise Broken("a letter that is not there is heard")
+    for (name, place), _ in disk.inbox.items():
+        if name not in core.counted or place.phase != effect.place.phase:
+            continue
+        offered = {there for there, _ in effect.heard.get(name, {}).values()}
+        wanted = place > max(offered, default=NOWHERE) if core.pace.lasting else (
+            place == effect.place and place not in offered
+        )
+        if wanted and effect.place.round - place.round <= core.pace.staleness:
+            raise Broken(f"a round without a letter of {name} that is on the disk")
     if core.pace.newest:
         return
     alone, later = True, False
