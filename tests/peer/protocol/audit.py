@@ -133,14 +133,13 @@ def _check_round(world, process, effect):
                 raise Broken("a letter in quarantine is heard")
             if letter is None:
                 raise Broken("a letter that is not there is heard")
-    for (name, place), _ in disk.inbox.items():
-        if name not in core.counted or place.phase != effect.place.phase:
+    for name, place in disk.inbox:  # of a liar, which sends an old letter after a new one, not all
+        if name not in core.counted or name not in world.honest or place.phase != core.place.phase:
             continue
         offered = {there for there, _ in effect.heard.get(name, {}).values()}
-        wanted = place > max(offered, default=NOWHERE) if core.pace.lasting else (
-            place == effect.place and place not in offered
-        )
-        if wanted and effect.place.round - place.round <= core.pace.staleness:
+        newer = core.pace.lasting and place > max(offered, default=NOWHERE)
+        of_use = effect.place.round - place.round <= core.pace.staleness
+        if of_use and (newer or place == effect.place) and place not in offered:
             raise Broken(f"a round without a letter of {name} that is on the disk")
     if core.pace.newest:
         return
