@@ -12,6 +12,7 @@ from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting, PeerwiseError
 from peerwise.learner import cell
 from peerwise.learner.assemble import make_links
+from peerwise.learner.run import assembled
 from peerwise.learner.world import World, as_read
 from peerwise.methods.baselines import Pooled, sklearn_qda
 
@@ -104,3 +105,19 @@ def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path, monkeypatch
     code, ran, err = peerwise("run", "r.toml", "--out", "[red]out")
     assert code == 0, err
     assert "Results: [red]out" in ran
+
+
+@pytest.mark.parametrize("method", ["private_crc", "gossip_nb", "federated_nb"])
+def test_a_structure_from_exact_sums_under_a_budget(tmp_path, method):
+    rows = ["a,b,c,y", *(f"x{i % 2},z{i % 3},w{i % 5},{'pq'[i % 2]}" for i in range(60))]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(rows))
+    described = {
+        "data": {"source": str(file), "target": "y"},
+        "split": {"nodes": 3, "rows": 10},
+        "model": "tan",
+        "method": method,
+        "run": {"rounds": 2, "repetitions": 1},
+    }
+    with pytest.raises(BadSetting, match="no budget allows"):
+        assembled(cell({**described, "privacy": {"epsilon": 1.0}}))

@@ -23,7 +23,7 @@ from peerwise.estimators.columns import as_columns, constant, encoded, learn_sch
 from peerwise.estimators.network_model import NetworkModel
 from peerwise.learner import Cell, World, assemble, cell, offered
 from peerwise.learner.assemble import make_links
-from peerwise.learner.firsts import settled
+from peerwise.learner.firsts import check_exact, settled
 from peerwise.learner.world import as_read, is_plain
 from peerwise.models.algebra import Statistics
 from peerwise.models.classifier import Classifier
@@ -364,6 +364,7 @@ def _settled(described: Cell, world: World) -> Cell:
     phase = first_phase(described["model"], world.schema)
     if phase is None or world.sums is not None:
         return described
+    check_exact(described, phase)
     if described.method.traits.place == "alone" or phase.public:
         options = agreed(world.schema, described["model"]["name"], world.x, world.y)
     else:

@@ -15,7 +15,7 @@ from peerwise.channel import Channel
 from peerwise.core import Method, State, Tree
 from peerwise.declare import Declared, build, find, needs
 from peerwise.errors import BadSetting
-from peerwise.learner.firsts import bounds_of, budget_of, settled
+from peerwise.learner.firsts import bounds_of, budget_of, check_exact, settled
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World
 from peerwise.methods.baselines import Pooled
@@ -171,6 +171,8 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
     table, schema = dict(cell["model"]), world.schema
     phase = first_phase(table, schema)
     if phase is not None:
+        if world.sums is None:
+            check_exact(cell, phase)
         if world.sums is not None:
             options = phase.options(world.sums)
         elif cell.method.traits.place in ("neighbours", "server") and not phase.public:

@@ -24,6 +24,7 @@ from peerwise.learner.sections import Cell
 from peerwise.learner.world import World, finds_units, is_plain
 from peerwise.methods.sealed import Trust
 from peerwise.methods.sealed_total import noise_of, nothing, sealed_total, shape_of, unflat
+from peerwise.models.family import Phase
 from peerwise.models.registry import first_phase
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import default_delta
@@ -242,6 +243,15 @@ def as_if_nothing(cell: Cell, world: World) -> World:
     for name in () if world.settled else firsts(cell, world):
         world = decided(cell, world, name, nothing(sum_of(cell, world, name)))
     return world._replace(settled=True)
+
+
+def check_exact(cell: Cell, phase: Phase) -> None:
+    """Refuse an exact sum over rows where nodes spend a budget."""
+    if "privacy" in cell and _noisy(cell) and not phase.public:
+        raise BadSetting(
+            f"what {cell['model']['name']} must agree on first is an exact sum over rows, which no "
+            "budget allows; take sealed_nb or sealed_crc, which add noise to it"
+        )
 
 
 def _noisy(cell: Cell) -> bool:

@@ -133,6 +133,14 @@ def _check_round(world, process, effect):
                 raise Broken("a letter in quarantine is heard")
             if letter is None:
                 raise Broken("a letter that is not there is heard")
+    for name, place in disk.inbox:  # of a liar, which sends an old letter after a new one, not all
+        if name not in core.counted or name not in world.honest or place.phase != core.place.phase:
+            continue
+        offered = {there for there, _ in effect.heard.get(name, {}).values()}
+        newer = core.pace.lasting and place > max(offered, default=NOWHERE)
+        of_use = effect.place.round - place.round <= core.pace.staleness
+        if of_use and (newer or place == effect.place) and place not in offered:
+            raise Broken(f"a round without a letter of {name} that is on the disk")
     if core.pace.newest:
         return
     alone, later = True, False

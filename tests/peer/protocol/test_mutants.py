@@ -13,12 +13,15 @@ from peerwise.peer.protocol.neighbour import Neighbour, Retry
 MUTANTS = {}
 
 
-def mutant(*cases, seeds=60, since=0):
-    """Register a way to take a rule out, and the worlds that must notice."""
+def mutant(*cases, seeds=60, since=0, together=0.0):
+    """Register a way to take a rule out, and the worlds that must notice.
+
+    `together`: how probably letters are written together in these worlds.
+    """
 
     def register(function):
         seeded = range(since, since + seeds)
-        MUTANTS[function.__name__.replace("_", " ")] = function, cases, seeded
+        MUTANTS[function.__name__.replace("_", " ")] = function, cases, seeded, together
         return function
 
     return register
@@ -423,6 +426,31 @@ def _post_all(self, bodies):
         self.neighbours[name].line.append(messages.Away(name, self.place, body))
 
 
+# letters that are written together
+
+
+@mutant("async", together=0.5)
+def a_round_begins_between_letters_written_together(patch):
+    """By what is on the disk: the others of the batch are, and are not noted yet."""
+    real = Core.on
+
+    def early(self, event, now, more=False):
+        return real(self, event, now)
+
+    patch.setattr(Core, "on", early)
+
+
+@mutant("wait", together=0.5)
+def nobody_looks_after_letters_written_together(patch):
+    real = Core.on
+
+    def stuck(self, event, now, more=False):
+        self.batch = more or getattr(self, "batch", False)
+        return real(self, event, now, self.batch)
+
+    patch.setattr(Core, "on", stuck)
+
+
 # an amended charter
 
 
@@ -450,14 +478,14 @@ def real_amended(self, event, without):
 REAL = Core.on_amended
 
 
-def is_noticed(function, cases, seeds):
+def is_noticed(function, cases, seeds, together=0.0):
     """The world and seed that notice a mutant."""
     for case in cases:
         for seed in seeds:
             with pytest.MonkeyPatch.context() as patch:
                 function(patch)
                 try:
-                    lived(case, seed)
+                    lived(case, seed, together)
                 except Broken:
                     return case, seed
                 except (AssertionError, KeyError):  # a core that stumbles: a promise must be missed
