@@ -347,7 +347,7 @@ def _listed(path: Path) -> dict[str, str]:
         words = line.partition("#")[0].split()
         if words and (len(words) != 2 or words[0] in addresses):
             raise BadFile(
-                f"{path}, line {number}: expected a node that was not given before and its "
+                f"{path}, line {number}: expected a node that is not listed above and its "
                 f"address, got '{line.strip()}'"
             )
         if words:
@@ -369,7 +369,7 @@ def _show(charter: "Charter") -> None:
         what += f", {kind} {c.cell[kind]['name']}" if kind in c.cell else ""
     if c.own_code:
         what += f"; code of its author, not read here: {', '.join(c.own_code)}"
-    wait = {"wait": "wait for all", "deadline": "wait for who is in time", "async": "never wait"}
+    wait = {"wait": "wait for all", "deadline": "wait until the deadline", "async": "never wait"}
     rows = [
         ("nodes", f"{len(c.nodes)}, {dialled} with an address"),
         ("links", str(c.graph().number_of_edges())),

@@ -1,4 +1,4 @@
-"""Commands of one peer: run it, and look at what it does and has told."""
+"""Commands of one peer: run it, and look at what it does and has sent."""
 
 import json
 from pathlib import Path
@@ -187,14 +187,14 @@ def run(
         who = ", ".join(silent)
         raise PeerwiseError(
             f"{node}: {who} said nothing for {patience:g} seconds, and the round waits for "
-            f"{'it' if len(silent) == 1 else 'them'}. Nothing is lost: the same command waits on; "
-            f"if they have left for good, `peerwise peer eject {state} NEIGHBOUR` for each and the "
-            "same command go on without"
+            f"{'it' if len(silent) == 1 else 'them'}. Nothing is lost: the same command resumes. "
+            f"If they have left for good, first run `peerwise peer eject {state} NEIGHBOUR` for "
+            "each"
         )
     console.print(
         f"{escape(node)}: all rounds done; {where}"
         if done
-        else f"{escape(node)}: stopped; the same command goes on from here; {where}"
+        else f"{escape(node)}: stopped; the same command resumes; {where}"
     )
 
 
@@ -253,7 +253,7 @@ def status(state: State) -> None:
     table = Table(show_header=False, title=escape(peer.node), **TITLE)
     phase = "learning" if peer.phase == peer.phases - 1 else "agreeing on units or keys"
     if not peer.running:
-        phase = "no process runs: `peerwise peer run` goes on"
+        phase = "no process runs: `peerwise peer run` resumes"
     elif peer.silent > FROZEN:
         phase = f"its process gives no sign of life since {peer.silent:.0f} s: stopped, or stuck"
     rows = {
@@ -388,20 +388,20 @@ def _show_equivocation(state: Path, files: list[Path], as_json: bool) -> None:
         return
     for witness, count in compared.same.items():
         console.print(
-            f"{escape(witness)} was told the same in {count} letters of shared neighbours"
+            f"{escape(witness)} has the same {count} letters of shared neighbours as this peer"
         )
     if not compared.proofs:
-        console.print("No neighbour is known to have told different things to different readers.")
+        console.print("No neighbour is known to have sent different letters to different readers.")
         return
-    names = ("node", "phase", "round", "told us", "told another", "who")
+    names = ("node", "phase", "round", "sent us", "sent another", "who")
     table = Table(*names, title="Contradictions", **TITLE)
     for p in compared.proofs:
         cells = (p.sender, *p.place, p.ours[:16], p.theirs[:16], p.witness)
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
     console.print(
-        "Each line has two signatures of the node (--json shows them), which prove it to whoever "
-        "knows the authority. `peerwise peer eject` stops listening to a node."
+        "Each line has two signatures of the node (--json shows them), which prove it to anybody "
+        "who knows the authority. To stop exchanging letters with a node: `peerwise peer eject`."
     )
 
 
@@ -465,7 +465,7 @@ def eject(
     from peerwise.peer import views
 
     views.eject(state, neighbour, why)
-    console.print(f"{escape(neighbour)} is ejected; `peerwise peer readmit` takes it back")
+    console.print(f"{escape(neighbour)} is ejected; `peerwise peer readmit` reverses this")
 
 
 @peer_app.command()

@@ -160,13 +160,14 @@ def ledger(
     """Show a site's privacy ledger: what it has released and what is left; --new creates one.
 
     The ledger counts what all charters, methods and states of a site release. Keep it outside any
-    state folder. Never replace it by an older copy: neighbours would find out.
+    state folder. Never replace it by an older copy: neighbours would refuse this
+    site's letters.
     """
     from peerwise.privacy import Ledger
 
     if new is not None:
         if file.exists():
-            raise BadSetting(f"{file} is there already, and its budget never changes")
+            raise BadSetting(f"{file} is there already, and its budget cannot change")
         how = accountant or ("pld" if delta > 0 else "basic")
         Ledger.open(file, node=new, epsilon=epsilon, delta=delta, accountant=how).close()
     elif epsilon is not None or delta or accountant is not None:
