@@ -96,8 +96,8 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
         _masked(charter),
         *_first(charter),
-        "The sum over all nodes is known to all of them, with its noise. Whether "
-        f"one {unit.partition(' ')[0]} is here nobody can tell: whatever they conclude is at most "
+        "The sum over all nodes is known to all of them, with its noise. Nobody can be "
+        f"sure whether one {unit.partition(' ')[0]} is here: whatever they conclude is at most "
         f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
         f"chance of {delta:g}.",
         f"That relies on others: should fewer than {honest} nodes be honest, there is less noise "
