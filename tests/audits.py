@@ -20,7 +20,7 @@ from peerwise.data.loaders import Table
 from peerwise.models.registry import model_for
 from peerwise.peer.drafting import Known, draft
 from peerwise.peer.plan import Plan
-from peerwise.privacy import audit, private_statistics, public_schema, vetted
+from peerwise.privacy import audit, gaussian_sigma, private_statistics, public_schema, vetted
 from peerwise.privacy.design import Design
 from peerwise.privacy.release import exact_coordinates
 from peerwise.privacy.sealing import fresh_secret, public_key
@@ -76,6 +76,7 @@ class Again:
 
     def __init__(self, trials: int):
         self.trials, self.drawn = trials, None
+        self.kind, self.scale = "", np.zeros(())
 
     def __call__(self, kind: str, values: np.ndarray, scale: Any, *, off: bool = False):
         """The first of the noisy values; the others are kept."""
@@ -84,7 +85,7 @@ class Again:
         noisy = vetted(kind, np.broadcast_to(values, shape), np.broadcast_to(scale, shape), off=off)
         if noisy.size:
             assert self.drawn is None, "a release draws noise once"
-            self.drawn = noisy
+            self.drawn, self.kind, self.scale = noisy, kind, scale
         return noisy[0]
 
 
@@ -102,8 +103,8 @@ class Ahead:
         return values + noise
 
 
-def _statistics(noise: Again, kind: str, scale: np.ndarray) -> np.ndarray:
-    """Likelihood ratios of releases of naive Bayes statistics."""
+def _statistics(noise: Again) -> np.ndarray:
+    """Likelihood ratios of releases of naive Bayes statistics, by the law that was drawn from."""
     design = Design(model_for(SCHEMA), -np.ones(2), np.ones(2))
     codes = {"f": 0, "m": 1}
     sums = []
@@ -113,18 +114,18 @@ def _statistics(noise: Again, kind: str, scale: np.ndarray) -> np.ndarray:
         y = np.array([CLASSES.index(label) for label in labels])
         sums.append(exact_coordinates(design, x.astype(float), y)[0])
     assert noise.drawn is not None
-    return ratio(kind, noise.drawn, sums[1], sums[0] - sums[1], scale[None])
+    return ratio(noise.kind, noise.drawn, sums[1], sums[0] - sums[1], noise.scale[None])
 
 
 def through_private_statistics(kind: str, split: str, epsilon: float, there: bool, trials: int):
     """`privacy.private_statistics`, as a site calls it."""
     frame, labels = frame_of(there)
     noise = Again(trials)
-    made = private_statistics(
+    private_statistics(
         frame, labels, SCHEMA, epsilon=epsilon, bounds=COLUMNS, mechanism=kind, split=split,
         delta=DELTA if kind == "gaussian" else 0.0, noise=noise,
     )  # fmt: skip
-    return _statistics(noise, made.noising.kind, made.noising.scale)
+    return _statistics(noise)
 
 
 def plan_of(
@@ -149,8 +150,7 @@ def through_a_peer(epsilon: float, there: bool, trials: int) -> np.ndarray:
     noise = Again(trials)
     plan = plan_of("gossip_nb", epsilon, there, noise)
     plan.begin(0, None, NoLedger())
-    law = plan.learning.noise(model_for(plan.charter.schema()))
-    return _statistics(noise, "gaussian", np.sqrt(law.variance))  # gaussian at this delta
+    return _statistics(noise)
 
 
 def through_private_crc(epsilon: float, there: bool, trials: int) -> np.ndarray:
@@ -242,6 +242,19 @@ def audited(name: str, trials: int, confidence: float = 0.99) -> float:
     """The lower bound on epsilon that so many releases on each side show."""
     _, delta, sampler = PATHS[name]
     return audit(sampler, True, False, trials, confidence, delta)
+
+
+def apart(name: str, trials: int) -> float:
+    """How far the mean ratios with and without the row are apart, as a share of the most.
+
+    That most is randomised response's, with a delta the Gaussian mechanism's (Laplace noise may then
+    come to more than 1). An audit that looks at nothing gives 0.
+    """
+    epsilon, delta, sampler = PATHS[name]
+    most = epsilon * np.tanh(epsilon / 2)  # randomised response
+    if delta:
+        most = gaussian_sigma(1.0, epsilon, delta) ** -2
+    return float(sampler(True, trials).mean() - sampler(False, trials).mean()) / most
 
 
 if __name__ == "__main__":

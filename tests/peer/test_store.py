@@ -126,6 +126,15 @@ def test_where_only_the_newest_counts_a_sender_has_one_letter(store):
     assert set(store.inbox()) == {("b", Place(0, 49)), ("c", Place(0, 0))}
 
 
+def test_an_old_letter_that_comes_late_does_not_take_the_place_of_a_newer_one(store):
+    """In one transaction with it, or after it."""
+    for together in (True, False):
+        letters = [Came(f"{together}", Place(0, t), b"x", True) for t in (5, 4)]
+        for group in [letters] if together else [[one] for one in letters]:
+            assert not any(store.put_all(group))
+    assert set(store.inbox()) == {("True", Place(0, 5)), ("False", Place(0, 5))}
+
+
 def test_old_letters_lose_their_bodies_and_keep_their_line(store):
     for t in range(40):
         advance(store, t)

@@ -312,7 +312,8 @@ class Store:
     def put(self, sender: str, place: Place, body: Body, newest: bool = False) -> bool:
         """Keep a letter that came; whether the same place held other bytes, or is in quarantine.
 
-        `newest`: it takes the place of those before it, so that a sender fills no disk.
+        `newest`: it takes the place of those before it, so that a sender fills no disk; one that a
+        newer letter has overtaken is of no use.
         """
         return self.put_all([Came(sender, place, body, newest)])[0]
 
@@ -349,6 +350,9 @@ class Store:
         if key in aside:
             return True
         if newest:
+            if self._is_overtaken(sender, place, old):
+                self._signed(sender, place, marks)
+                return False
             self._db.execute("DELETE FROM inbox WHERE sender = ?", (sender,))
             assert self._rows is not None
             self._rows.drop("inbox", sender)
@@ -359,6 +363,13 @@ class Store:
         self._signed(sender, place, marks)
         old[key] = kept
         return False
+
+    def _is_overtaken(self, sender: str, place: Place, put: Iterable[Key]) -> bool:
+        """Whether a newer letter of the sender came before; `put`: those of this transaction."""
+        later = "SELECT 1 FROM inbox WHERE sender = ? AND (phase, round) > (?, ?)"
+        return any(key[0] == sender and key[1:] > place for key in put) or bool(
+            self._read(later, (sender, *place))
+        )
 
     def filed(self, sender: str, place: Place) -> Filed | None:
         """The file of a large letter that came; None where it is small, or used up."""

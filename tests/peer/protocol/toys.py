@@ -151,6 +151,8 @@ class Disk:
             return Written(effect.ticket, self.inbox[sender, place] != body)
         if (sender, place) in self.aside:
             return Written(effect.ticket, True)
+        if newest and any(key > (sender, place) for key in self.inbox if key[0] == sender):
+            return Written(effect.ticket)
         if newest:
             self.inbox = {key: b for key, b in self.inbox.items() if key[0] != sender}
         self.inbox[sender, place] = body
