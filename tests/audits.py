@@ -247,8 +247,8 @@ def audited(name: str, trials: int, confidence: float = 0.99) -> float:
 def apart(name: str, trials: int) -> float:
     """How far the mean ratios with and without the row are apart, as a share of the most.
 
-    That most is randomised response's, with a delta the Gaussian mechanism's (Laplace noise may then
-    come to more than 1). An audit that looks at nothing gives 0.
+    That most is randomised response's, with a delta the Gaussian mechanism's (Laplace's may
+    come to more). An audit that looks at nothing gives 0.
     """
     epsilon, delta, sampler = PATHS[name]
     most = epsilon * np.tanh(epsilon / 2)  # randomised response

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from peerwise.papers.items import fields_of, merged, told
+from peerwise.papers.items import fields_of, merged, settings_of
 from peerwise.papers.reproduce import PAPERS, list_items
 
 
@@ -50,7 +50,7 @@ def test_what_an_item_names_is_there(name):
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_claim_has_its_sentence_and_its_rule(name):
-    for said in told(name)["claims"].values():
+    for said in settings_of(name)["claims"].values():
         assert set(said) <= {"name", "claim", "rule", "paper"}
         assert said["claim"]
         assert said["rule"]
