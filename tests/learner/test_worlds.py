@@ -185,7 +185,7 @@ def test_shifts_and_partitions_that_cannot_be_are_refused(given, says):
 
 def test_a_shift_of_numbers_is_refused_by_a_model_of_numbers_as_they_are():
     split = {**SPLIT, "shift": "feature_skew"}
-    with pytest.raises(BadSetting, match="multinomial is about numbers as they"):
+    with pytest.raises(BadSetting, match="multinomial uses numbers as they are"):
         drawn(cell({**SMALL, "split": split, "model": "multinomial"}), 0)
 
 

@@ -115,7 +115,7 @@ def test_a_loss_that_rises_again_is_overfitting():
 
 
 def test_the_papers_numbers_are_all_there():
-    told = decdiff.TOLD["printed"]
+    told = decdiff.SETTINGS["printed"]
     assert {item: sum(map(len, told[item].values())) for item in ("table-2", "table-3")} == {
         "table-2": 21,
         "table-3": 9,
