@@ -35,7 +35,16 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+ALONE = "structure"  # with features, too, in another case
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(case, id=name, marks=pytest.mark.full if name == ALONE else ())
+        for name, case in CASES.items()
+    ],
+)
 def network(request, tmp_path_factory):
     """Three peers that have learnt, and the terms that they made, by the name of the sum."""
     case = {"rounds": 16, "features": 5, **SPENDS, **request.param}

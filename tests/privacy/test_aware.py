@@ -86,6 +86,7 @@ def test_without_noise_statistics_come_back_and_with_any_they_are_valid_and_bett
         assert np.mean(aware) >= np.mean(plain) - 0.01
 
 
+@pytest.mark.long("shared_naive_bayes")
 @pytest.mark.parametrize("name", ["naive_bayes", "shared_naive_bayes"])
 def test_with_little_noise_numbers_come_back_as_they_were_released(name):
     """Not nearly so: what is left of a correction that falls as noise^2 turns ranks about."""

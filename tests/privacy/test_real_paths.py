@@ -41,7 +41,7 @@ def test_no_path_tells_more_than_it_claims_in_many_releases(name):
     assert audited(name, 20_000, 1 - 1e-6) <= PATHS[name][0]
 
 
-@pytest.mark.some("private_statistics", "release")
+@pytest.mark.some("release")
 @pytest.mark.parametrize("name", PATHS)
 def test_audits_look_at_what_is_released(name):
     """Ratios are apart by a good part of what the claim allows: by .32 of it or more, when run."""
