@@ -119,7 +119,7 @@ def test_peers_that_are_stopped_and_killed_and_started_again_end_with_the_same_m
         until(peers, first, 1)  # and no further: the hub waits for the last
         peers.signal(first, signal.SIGTERM)
         assert peers.processes[first].wait(LIMIT) == 0
-        assert b"goes on" in (fed.state(first) / "output.txt").read_bytes()
+        assert b"the same command resumes" in (fed.state(first) / "output.txt").read_bytes()
         peers.start(first)
         peers.start(last)
         until(peers, hub, 6)
