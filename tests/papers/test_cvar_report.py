@@ -193,7 +193,7 @@ def test_what_was_not_run_is_left_out_and_said_below(tmp_path):
     made(folder, ["figure-2c", "rare"], skip=skip)
     drawn, text = shown(folder)
     assert set(drawn) == {"figure-2c", "rare"}
-    assert "1 of 8 runs are missing (fashion_mnist ring 0.3|cta): the same command" in text
+    assert "1 of 8 runs are missing (fashion_mnist ring 0.3|cta): run the same command" in text
     assert "1 of 14 runs are missing" in text
     assert len(row(text, "CRC, worst soft errors (ours)")) == 4  # on the other graph
     names = {c.name for c in read_folder(folder)[1]}
