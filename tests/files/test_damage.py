@@ -19,6 +19,8 @@ from peerwise.files import BLANK, NoHash, check, write_hashed
 from peerwise.models.algebra import Statistics
 from peerwise.peer import store as peer_store
 from peerwise.peer.model_file import blank_value, load_model, save_model
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.store.tables import TABLES
 from peerwise.privacy import Ledger
 from peerwise.report.reading import read_runs, unlike
 from peerwise.study.results import Claim, Record, read_asked, read_folder, write_folder
@@ -146,14 +148,14 @@ def read_ledger(path):
 def peer(folder):
     with closing(peer_store.Store.open(folder, **TOLD)) as made:
         for t in range(3):
-            place = peer_store.Place(0, t)
-            done = (peer_store.Place(0, t - 1), ["b"], ["c"], 1, 0.25) if t else None
+            place = Place(0, t)
+            done = (Place(0, t - 1), ["b"], ["c"], 1, 0.25) if t else None
             with made.transaction():
                 letters = {"b": f"letter {t}".encode(), "c": b"other"}
                 made.advance(place, bytes(range(200)), letters, done, keep=3)
-            made.put("b", place, f"from b {t}".encode() * 20)
-        made.acknowledge("b", peer_store.Place(0, 1))
-        made._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            made.inbox.put("b", place, f"from b {t}".encode() * 20)
+        made.outbox.acknowledge("b", Place(0, 1))
+        made.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return folder / peer_store.FILE
 
 
@@ -271,7 +273,7 @@ def test_a_model_that_is_not_finite_is_refused(tmp_path):
 
 def test_a_state_of_an_earlier_version_is_looked_at_and_not_continued(tmp_path):
     db = sqlite3.connect(tmp_path / peer_store.FILE)
-    for statement in peer_store.TABLES.replace(", mark TEXT NOT NULL", "").split(";"):
+    for statement in TABLES.replace(", mark TEXT NOT NULL", "").split(";"):
         db.execute(statement)
     db.execute("INSERT INTO progress VALUES (1, 0, 4, x'00', '')")
     db.commit()
@@ -279,7 +281,7 @@ def test_a_state_of_an_earlier_version_is_looked_at_and_not_continued(tmp_path):
     with pytest.raises(BadFile, match="begun by an earlier version"):
         peer_store.Store.open(tmp_path, **TOLD)
     with closing(peer_store.Store.look(tmp_path)) as looked:
-        assert looked.progress() == (peer_store.Place(0, 4), b"\0")
+        assert looked.progress() == (Place(0, 4), b"\0")
 
 
 def test_results_whose_hash_is_gone_are_not_taken_for_old_ones(tmp_path):

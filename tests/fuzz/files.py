@@ -29,7 +29,7 @@ from peerwise.models.algebra import Statistics
 from peerwise.peer import drafting
 from peerwise.peer.charter import Charter
 from peerwise.peer.model_file import blank_value, load_model, save_model
-from peerwise.peer.store import Place
+from peerwise.peer.protocol.messages import Place
 from peerwise.peer.store import Store as PeerStore
 from peerwise.study.results import Claim, Record, history_of, read_folder, read_values, write_folder
 from peerwise.study.store import Row, Store
@@ -200,7 +200,7 @@ def write_peer(folder: Path) -> None:
     """The state of a peer after two rounds, with letters that came and letters to send."""
     store = PeerStore.open(folder, **PEER)
     letters = {"b": RNG.bytes(200), "c": RNG.bytes(200)}
-    store.put("b", Place(0, 1), RNG.bytes(300))
+    store.inbox.put("b", Place(0, 1), RNG.bytes(300))
     with store.transaction():
         done = Place(0, 0), ["b"], ["c"], 0.5, 0.25
         store.advance(Place(0, 1), RNG.bytes(500), letters, done)
@@ -212,8 +212,8 @@ def read_peer(folder: Path) -> Any:
     store = PeerStore.open(folder, **PEER)
     try:
         return [
-            store.progress(), sorted(store.inbox().items()),
-            store.unsent("b"), store.unsent("c"), sorted(store.about().items()),
+            store.progress(), sorted(store.inbox.letters().items()),
+            store.outbox.unsent("b"), store.outbox.unsent("c"), sorted(store.about().items()),
         ]  # fmt: skip
     finally:
         store.close()

@@ -86,8 +86,8 @@ def write_state(fed, name, state, rounds=7):
             done = (Place(0, t - 1), others, (), 0.05, 0.5 - t / 20) if t else None
             store.advance(Place(0, t), b"state", dict.fromkeys(others, letter), done)
     # one neighbour has told the next round, the other has not
-    store.acknowledge(list(others), Place(0, rounds - 2))
-    store.put(others[0], Place(0, rounds - 1), letter)
+    store.outbox.acknowledge(list(others), Place(0, rounds - 2))
+    store.inbox.put(others[0], Place(0, rounds - 1), letter)
     store.close()
     (state / "security.log").write_text(
         json.dumps({"time": "2026-01-01T00:00:00+00:00", "event": "refused", "caller": HOSTILE,

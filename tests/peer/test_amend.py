@@ -89,7 +89,7 @@ def test_a_node_that_moves_is_found_again_while_its_neighbour_runs(tmp_path, cap
 
     async def play():
         running = [asyncio.ensure_future(one.run()) for one in daemons]
-        while not a.store.told() or not b.core.started:  # b dials others as before
+        while not a.store.neighbours.signed() or not b.core.started:  # b dials others as before
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         assert a.place.round <= 1

@@ -9,7 +9,7 @@ import pytest
 from federation import PATH, Alone, federation, written
 from peerwise.declare import declared, find
 from peerwise.learner import offered
-from peerwise.peer.store import Place
+from peerwise.peer.protocol.messages import Place
 
 NAMES = [
     name

@@ -11,11 +11,11 @@ import pytest
 from federation import PATH, Alone, assert_same, federation, signed, simulated
 from hostile import hello
 from peerwise.errors import BadFile, PeerwiseError
-from peerwise.peer import store as stores
 from peerwise.peer.daemon import _ended
 from peerwise.peer.greeting import said
 from peerwise.peer.protocol.messages import Place
-from peerwise.peer.store import Store
+from peerwise.peer.store import Store, outbox
+from peerwise.peer.store.inbox import Inbox
 from peerwise.peer.transport import Call, Refused
 from peerwise.peer.wire import Envelope
 from peerwise.privacy import Ledger, Overspent
@@ -98,7 +98,7 @@ def test_a_backup_within_the_letters_kept_ends_with_the_same_models(tmp_path, na
 @pytest.mark.full  # the protocol's worlds have it without processes or a clock
 @pytest.mark.parametrize("lose", [False, True], ids=["far back", "lost"])
 def test_a_peer_that_is_far_back_catches_up_and_all_end(tmp_path, lose, caplog, monkeypatch):
-    monkeypatch.setattr(stores, "KEEP", 2)
+    monkeypatch.setattr(outbox, "KEEP", 2)
     graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
     fed = federation(tmp_path, graph, CRC, rounds=ROUNDS)
     net = asyncio.run(put_back(fed, "b", 3, 20, lose))
@@ -119,13 +119,13 @@ def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch
         def watched(self, letters, *more):
             for letter, differs in zip(letters, put_all(self, letters, *more), strict=True):
                 assert not differs
-                key = self.path, letter.sender, letter.place
+                key = self.large.folder, letter.sender, letter.place
                 bodies.setdefault(key, set()).add(letter.body)
             return [False] * len(letters)
 
         return watched
 
-    monkeypatch.setattr(Store, "put_all", spied(Store.put_all))
+    monkeypatch.setattr(Inbox, "put_all", spied(Inbox.put_all))
     privacy = {"epsilon": 1.0, "delta": 1e-5}
     graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
     fed = federation(
@@ -282,7 +282,7 @@ def test_a_letter_whose_sender_hangs_up_is_known_once_it_is_on_the_disk(alone):
 
 def test_a_letter_that_is_on_the_disk_only_is_taken_up_when_another_comes(alone):
     daemon = alone.daemon
-    daemon.store.put("a", Place(0, 0), letter_of(daemon))
+    daemon.store.inbox.put("a", Place(0, 0), letter_of(daemon))
     with pytest.raises(Refused, match="another letter"):
         alone.accept("a", letter_of(daemon, scale=2.0))
     alone.until(lambda: Place(0, 0) in daemon.core.neighbours["a"].heard)

@@ -248,7 +248,7 @@ def test_the_same_letter_again_changes_nothing_and_another_is_refused(fed, victi
         assert (code, why) == (
             Code.FAILED_PRECONDITION, "round 2, and the round before it has not come"
         )  # fmt: skip
-    assert victim.store.inbox() == {("a", Place(0, 0)): first}
+    assert victim.store.inbox.letters() == {("a", Place(0, 0)): first}
 
 
 def test_too_many_calls_at_once_are_refused_and_others_are_served(fed, victim):
@@ -277,7 +277,7 @@ def test_a_letter_of_a_round_that_is_over_is_not_kept(tmp_path, host):
         code, answer = caller.call("Push", letter(victim, scale=3.0))
     assert code is Code.OK
     assert told(answer) == {"phase": 0, "round": 1, "life": victim.core.life}
-    assert victim.store.inbox() == {}
+    assert victim.store.inbox.letters() == {}
     assert victim.core.neighbours["a"].heard == {}
 
 
@@ -311,7 +311,7 @@ def test_the_largest_numbers_do_not_end_the_peer_that_hears_them(tmp_path, host,
         assert victim.place.round == 1
     assert not done.done()
     if large > 1e15:
-        (one,) = victim.store.aside()
+        (one,) = victim.store.quarantine.letters()
         assert (one.sender, one.place) == ("a", Place(0, 0))
         assert "a number beyond 1e+15" in one.reason
 
@@ -428,13 +428,13 @@ def fuzz(tmp_path, host, count):
     assert after - before < 50
     assert serving(fed)
     assert victim.place == Place(0, 0)
-    for (sender, place), body in victim.store.inbox().items():
+    for (sender, place), body in victim.store.inbox.letters().items():
         assert sender == "a"
         assert place.round <= 2
         content = parted(body)[0]
         victim.format.envelope(content)
         assert all(np.isfinite(a).all() for a in jax.tree.leaves(victim.format.decode(content)))
-    assert len(victim.store.inbox()) <= 3
+    assert len(victim.store.inbox.letters()) <= 3
 
 
 @pytest.mark.usefixtures("usual_garbage")

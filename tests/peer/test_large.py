@@ -13,7 +13,8 @@ from peerwise.errors import BadFile
 from peerwise.peer import large, pieces, transport
 from peerwise.peer.large import FOLDER, letter_hash, reference_of
 from peerwise.peer.letters import Shelved
-from peerwise.peer.store import Place, Store
+from peerwise.peer.protocol.messages import Place
+from peerwise.peer.store import Store
 from peerwise.peer.transport import FEWEST, ROOM, Turns
 
 BODY = bytes(range(256)) * 8
@@ -39,7 +40,7 @@ def store(tmp_path):
 def crash(store):
     """A letter is in its file, and its row is not on the disk."""
     with suppress(RuntimeError), store.transaction():
-        store.large.write(reference_of(BODY, letter_hash(BODY)), BODY)
+        store.inbox.large.write(reference_of(BODY, letter_hash(BODY)), BODY)
         raise RuntimeError
 
 
@@ -49,36 +50,36 @@ def files(folder):
 
 
 def test_a_large_letter_is_a_file_and_a_small_one_is_not(store, tmp_path):
-    assert store.put("b", Place(0, 0), BODY) is False
-    assert store.put("c", Place(0, 0), b"short") is False
+    assert store.inbox.put("b", Place(0, 0), BODY) is False
+    assert store.inbox.put("c", Place(0, 0), b"short") is False
     (file,) = files(tmp_path)
     assert file.read_bytes() == BODY
     assert file.stat().st_mode & 0o077 == 0 or os.umask(os.umask(0)) != 0o077
     assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700
-    assert store.inbox() == {("b", Place(0, 0)): BODY, ("c", Place(0, 0)): b"short"}
+    assert store.inbox.letters() == {("b", Place(0, 0)): BODY, ("c", Place(0, 0)): b"short"}
 
 
 def test_the_same_letter_again_is_no_other(store):
-    store.put("b", Place(0, 0), BODY)
-    assert store.put("b", Place(0, 0), BODY) is False
-    assert store.put("b", Place(0, 0), BODY[::-1]) is True
-    assert store.inbox() == {("b", Place(0, 0)): BODY}
+    store.inbox.put("b", Place(0, 0), BODY)
+    assert store.inbox.put("b", Place(0, 0), BODY) is False
+    assert store.inbox.put("b", Place(0, 0), BODY[::-1]) is True
+    assert store.inbox.letters() == {("b", Place(0, 0)): BODY}
 
 
 def test_a_file_goes_with_its_round_and_not_before(store, tmp_path):
-    store.put("b", Place(0, 0), BODY)
-    store.put("b", Place(0, 1), BODY[1:])
+    store.inbox.put("b", Place(0, 0), BODY)
+    store.inbox.put("b", Place(0, 1), BODY[1:])
     with store.transaction():
         store.advance(Place(0, 1), b"state", {})
         assert len(files(tmp_path)) == 2  # what is not written yet may not be written at all
     assert [file.read_bytes() for file in files(tmp_path)] == [BODY[1:]]
-    assert store.inbox() == {("b", Place(0, 1)): BODY[1:]}
+    assert store.inbox.letters() == {("b", Place(0, 1)): BODY[1:]}
 
 
 def test_a_crash_leaves_a_file_too_many_which_goes_later(store, tmp_path):
     crash(store)
     assert len(files(tmp_path)) == 1
-    assert store.inbox() == {}
+    assert store.inbox.letters() == {}
     store.close()
     again = opened(tmp_path)
     again.live()
@@ -95,10 +96,10 @@ def test_who_only_looks_removes_nothing(store, tmp_path):
 
 
 def test_letters_are_there_after_a_restart_and_damage_is_seen(store, tmp_path):
-    store.put("b", Place(0, 0), BODY)
+    store.inbox.put("b", Place(0, 0), BODY)
     store.close()
     again = opened(tmp_path)
-    assert again.inbox() == {("b", Place(0, 0)): BODY}
+    assert again.inbox.letters() == {("b", Place(0, 0)): BODY}
     again.close()
     (file,) = files(tmp_path)
     file.write_bytes(BODY[:-1] + b"x")
@@ -110,15 +111,18 @@ def test_letters_are_there_after_a_restart_and_damage_is_seen(store, tmp_path):
 
 
 def test_the_quarantine_takes_and_gives_back_large_letters(store, tmp_path):
-    store.put("b", Place(0, 0), BODY)
-    store.put_aside("b", Place(0, 0), "odd", None)
-    store.put_aside("c", Place(0, 0), "odd, too", BODY[1:])
-    assert [(one.sender, one.bytes) for one in store.aside()] == [("b", 2048), ("c", 2047)]
+    store.inbox.put("b", Place(0, 0), BODY)
+    store.quarantine.put("b", Place(0, 0), "odd", None)
+    store.quarantine.put("c", Place(0, 0), "odd, too", BODY[1:])
+    assert [(one.sender, one.bytes) for one in store.quarantine.letters()] == [
+        ("b", 2048),
+        ("c", 2047),
+    ]
     assert len(files(tmp_path)) == 2
-    first, second = store.aside()
-    store.release(first.id)
-    assert store.inbox() == {("b", Place(0, 0)): BODY}
-    store.drop(second.id)
+    first, second = store.quarantine.letters()
+    store.quarantine.release(first.id)
+    assert store.inbox.letters() == {("b", Place(0, 0)): BODY}
+    store.quarantine.drop(second.id)
     with store.transaction():
         store.advance(Place(0, 1), b"state", {})
     assert files(tmp_path) == []
@@ -130,8 +134,8 @@ def test_a_full_disk_is_one_line(store, monkeypatch):
 
     monkeypatch.setattr(large.os, "fsync", full)
     with pytest.raises(BadFile, match=r"cannot write to the state .*: No space left on device"):
-        store.put("b", Place(0, 0), BODY)
-    assert store.inbox() == {}
+        store.inbox.put("b", Place(0, 0), BODY)
+    assert store.inbox.letters() == {}
 
 
 def most_at_once(turns, count, seconds):
@@ -167,12 +171,12 @@ def test_who_takes_long_gives_its_turn_away(monkeypatch):
 
 
 def test_a_file_that_was_removed_can_still_be_read(store, tmp_path):
-    store.put("b", Place(0, 0), BODY)
-    filed = store.filed("b", Place(0, 0))
-    store.put("b", Place(0, 1), BODY[1:], newest=True)
+    store.inbox.put("b", Place(0, 0), BODY)
+    filed = store.inbox.filed("b", Place(0, 0))
+    store.inbox.put("b", Place(0, 1), BODY[1:], newest=True)
     assert [file.read_bytes() for file in files(tmp_path)] == [BODY[1:]]
     assert filed.view() == BODY
-    assert store.filed("b", Place(0, 0)) is None
+    assert store.inbox.filed("b", Place(0, 0)) is None
 
 
 @pytest.mark.some("method0")

@@ -149,7 +149,7 @@ def test_letters_of_the_phase_before_are_taken_as_known(tmp_path):
     old = signed(a, old, "a", (0, 0))
     assert b.place.phase == 1
     asyncio.run(b.accept("a", old))  # not refused, and not kept
-    assert not b.store.inbox()
+    assert not b.store.inbox.letters()
 
 
 def test_peers_of_a_charter_start_alike_and_with_another_seed_otherwise(tmp_path):

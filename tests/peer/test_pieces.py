@@ -165,7 +165,7 @@ def test_a_neighbour_gets_no_further_than_what_it_announced(fed, victim, monkeyp
             assert code is Code.INVALID_ARGUMENT, why
             assert why.startswith("a letter in pieces: ")
         assert push(caller, cut(bytes(len(body))), len(body))[0] is Code.INVALID_ARGUMENT
-        assert victim.store.inbox() == {}
+        assert victim.store.inbox.letters() == {}
         for size in ("-1", "x", "1e3", "9" * 13):  # no length: one message, which this is not
             assert push(caller, good, size)[0] is not Code.OK
         monkeypatch.setattr(transport, "BODY", 0.2)
@@ -179,7 +179,9 @@ def test_a_neighbour_gets_no_further_than_what_it_announced(fed, victim, monkeyp
         stop.set()
         assert code is Code.DEADLINE_EXCEEDED
         assert push(caller, good, len(body))[0] is Code.OK
-    assert [(sender, place) for sender, place, *_ in victim.store.told()] == [("a", (0, 0))]
+    assert [(sender, place) for sender, place, *_ in victim.store.neighbours.signed()] == [
+        ("a", (0, 0))
+    ]
     assert len(files(victim)) <= 3  # whatever was refused
 
 
@@ -192,7 +194,7 @@ def test_a_stranger_announces_nothing(fed, victim):
 
 
 def test_a_letter_is_pulled_in_pieces(fed, victim):
-    own = victim.store.unsent("a")[0].body
+    own = victim.store.outbox.unsent("a")[0].body
     with Mallory(fed) as caller:
         call = caller.channel.unary_stream(f"/{SERVICE}/Pull")
         asked = b'{"phase": 0, "round": -1, "wait": 1}'

@@ -83,10 +83,10 @@ def test_a_release_is_drawn_and_paid_for_once_whatever_happens(tmp_path):
     with pytest.raises(TimeoutError):  # nobody answers: it has drawn, paid and written it down
         run_all(a, seconds=2.0)
     assert first.draws == 1
-    before = a.store.unsent("b")[0].body
+    before = a.store.outbox.unsent("b")[0].body
     a.store.close()
     again, b = fed.daemon("a", noise=(second := Counted())), fed.daemon("b")
-    assert again.store.unsent("b")[0].body == before
+    assert again.store.outbox.unsent("b")[0].body == before
     assert all(run_all(again, b))
     assert second.draws == 0
     assert charges(again)["epsilon"].tolist() == [2.0]

@@ -11,9 +11,9 @@ from helpers import command
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.peer import serve as serving
 from peerwise.peer import views
-from peerwise.peer.protocol.messages import Started
+from peerwise.peer.protocol.messages import Place, Started
 from peerwise.peer.serve import only_one
-from peerwise.peer.store import ASIDE, Place
+from peerwise.peer.store.quarantine import ASIDE
 
 CRC = {"name": "crc", "lr": 0.05}
 
@@ -58,7 +58,7 @@ def heard_of(fed, body_of):
 def test_a_letter_out_of_range_is_put_aside_with_sender_and_reason(fed):
     alone = heard_of(fed, negative)
     daemon = alone.daemon
-    (one,) = daemon.store.aside()
+    (one,) = daemon.store.quarantine.letters()
     assert (one.sender, one.place) == ("a", Place(0, 0))
     assert "['size']' holds numbers from -100 to -100" in one.reason
     assert daemon.place == Place(0, 1)
@@ -79,8 +79,8 @@ def test_what_was_put_aside_is_not_waited_for_after_a_restart(fed):
 def test_the_quarantine_of_one_sender_does_not_grow_without_end(fed):
     daemon = fed.daemon("b")
     for t in range(3 * ASIDE):
-        daemon.store.put_aside("a", Place(0, t), "why", b"body")
-    kept = daemon.store.aside("a")
+        daemon.store.quarantine.put("a", Place(0, t), "why", b"body")
+    kept = daemon.store.quarantine.letters("a")
     assert [one.place.round for one in kept] == list(range(2 * ASIDE, 3 * ASIDE))
     daemon.store.close()
 
@@ -102,10 +102,10 @@ def test_the_operator_lists_drops_and_releases(fed, peerwise):
     )  # fmt: skip
     alone.look()  # the peer that runs takes it up, whatever the range says
     assert daemon.core.neighbours["a"].heard[Place(0, 0)].message.note["size"] == -100
-    daemon.store.put_aside("a", Place(0, 0), "again", None)
+    daemon.store.quarantine.put("a", Place(0, 0), "again", None)
     assert peerwise("peer", "quarantine", "drop", state, "2")[0] == 0
     assert views.quarantine(state) == []
-    daemon.store.put_aside("c", Place(0, 0), "why", b"body")
+    daemon.store.quarantine.put("c", Place(0, 0), "why", b"body")
     with daemon.store.transaction():
         daemon.store.advance(Place(0, 1), b"", {})
     with pytest.raises(BadSetting, match="which is over"):
@@ -159,7 +159,7 @@ def test_peers_end_their_rounds_without_one_that_was_ejected_and_so_does_that_on
     assert asyncio.run(asyncio.wait_for(all_of_them(), 300)) == [True] * 4
     assert a.store.rows("SELECT DISTINCT heard FROM rounds") == [("",)]
     assert b.store.rows("SELECT DISTINCT heard FROM rounds") == [("c d",)]
-    assert a.store.byes() == {"b": "ejected", "c": "ejected"}
+    assert a.store.neighbours.byes() == {"b": "ejected", "c": "ejected"}
     for daemon in daemons:
         daemon.store.close()
 
@@ -218,7 +218,7 @@ def test_who_agreed_on_something_else_is_not_heard(fed):
         sender = "a" if scale == 1.3 else "c"
         letters[sender] = written(daemon, sender, own_letter(daemon))
     alone.accept("a", letters["a"])
-    (one,) = daemon.store.aside()
+    (one,) = daemon.store.quarantine.letters()
     assert one.reason == "its sender agreed on something else in the first phase"
     alone.accept("c", letters["c"])
     alone.until(lambda: daemon.place.round == 1)

@@ -119,7 +119,7 @@ def test_a_neighbour_cannot_write_in_anothers_name(fed):
         alone.accept("a", forged.sealed(inside, Envelope("a", 0, 0)))
     with pytest.raises(Refused, match="not signed"):
         alone.accept("a", inside)
-    assert daemon.store.inbox() == {}
+    assert daemon.store.inbox.letters() == {}
     alone.close()
 
 
@@ -151,7 +151,7 @@ def test_two_that_were_told_different_things_can_prove_it(fed, lied_to):
     assert proof.ours != proof.theirs
     for mark, signature in ((proof.ours, proof.signature), (proof.theirs, proof.other)):
         statement = Statement(fed.charter.hash, "a", *proof.place, ALL, mark)
-        seal = Seal(b.store.certificates()["a"], signature, False)
+        seal = Seal(b.store.neighbours.certificates()["a"], signature, False)
         assert is_signed(statement, seal, b.identity.authority)
 
 
@@ -189,7 +189,7 @@ def test_peers_compare_while_they_run(lied_to, caplog):
     c._comparing._disk = lambda work, *args: asyncio.to_thread(work, *args)
     b.run(both())
     assert "told neighbours different things" in caplog.text
-    (proof,) = b.daemon.store.proofs()
+    (proof,) = b.daemon.store.neighbours.proofs()
     assert proof[0] == "a"
     caplog.clear()
     b.run(both())  # it is said once
@@ -236,5 +236,5 @@ def test_a_renewed_certificate_does_not_make_a_letter_another(fed):
     again = signed(alone.daemon, inside, "a", (0, 0))
     assert again != first
     alone.accept("a", again)
-    assert alone.daemon.store.aside() == []
+    assert alone.daemon.store.quarantine.letters() == []
     alone.close()

@@ -60,10 +60,10 @@ def test_peers_tell_of_their_ledger_and_refuse_one_that_went_back(tmp_path):
     with pytest.raises(Refused, match="no word about"):
         peer.accept("a", letter(0))
     peer.accept("a", letter(0, ledger=head(2)))
-    assert daemon.store.ledgers() == {"a": (Place(0, 0), Head(2, HASHES[0]))}
+    assert daemon.store.neighbours.ledgers() == {"a": (Place(0, 0), Head(2, HASHES[0]))}
     with pytest.raises(Refused, match="went back"):
         peer.accept("a", letter(1, ledger=head(1)))
-    sent = daemon.store.unsent("a")[0].body
+    sent = daemon.store.outbox.unsent("a")[0].body
     assert f'"ledger": "1:{daemon.store.site.head().hash}"'.encode() in sent
     peer.close()
 

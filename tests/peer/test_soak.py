@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from federation import federation, run_all
-from peerwise.peer.store import KEEP
+from peerwise.peer.store.outbox import KEEP
 
 
 def resident():

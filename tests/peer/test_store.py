@@ -10,7 +10,8 @@ from federation import PATH, federation, run_all
 from peerwise.errors import BadFile
 from peerwise.peer.keeping import Keeping
 from peerwise.peer.protocol.messages import Away, Came, Place, Put, Written
-from peerwise.peer.store import FILE, KEEP, Store
+from peerwise.peer.store import FILE, Store
+from peerwise.peer.store.outbox import KEEP
 from peerwise.peer.wire import BadLetter
 from peerwise.privacy import Overspent
 
@@ -48,8 +49,8 @@ def store(tmp_path):
 
 def test_a_new_file_has_no_progress_and_knows_whose_it_is(store):
     assert store.progress() is None
-    assert store.inbox() == {}
-    assert store.unsent("b") == []
+    assert store.inbox.letters() == {}
+    assert store.outbox.unsent("b") == []
     assert {k: store.about()[k] for k in ("node", "charter", "data")} == {
         "node": "a", "charter": "c1", "data": "d1"
     }  # fmt: skip
@@ -61,7 +62,7 @@ def test_a_round_is_on_the_disk_whole(tmp_path, store):
     store.close()
     again = opened(tmp_path)
     assert again.progress() == (Place(0, 1), b"one")
-    assert again.unsent("b") == [Away("b", Place(0, 1), b"hello")]
+    assert again.outbox.unsent("b") == [Away("b", Place(0, 1), b"hello")]
     assert again.rows("SELECT phase, round, heard, missed FROM rounds") == [(0, 0, "b", "c")]
     assert again.rows("SELECT count(*) FROM bodies") == [(1,)]  # the same bytes once
     again.close()
@@ -78,7 +79,7 @@ def test_a_round_that_fails_half_way_leaves_the_one_before(store):
             fails,
         )
     assert store.progress() == (Place(0, 0), b"zero")
-    assert [away.body for away in store.unsent("b")] == [b"letter 0"]
+    assert [away.body for away in store.outbox.unsent("b")] == [b"letter 0"]
     assert store.rows("SELECT count(*) FROM rounds") == [(0,)]
     assert "agreed" not in store.about()
 
@@ -86,44 +87,44 @@ def test_a_round_that_fails_half_way_leaves_the_one_before(store):
 def test_what_was_not_acknowledged_is_sent_again_as_the_same_bytes(tmp_path, store):
     for t in range(4):
         advance(store, t)
-    store.acknowledge("b", Place(0, 1))
+    store.outbox.acknowledge("b", Place(0, 1))
     store.close()
     again = opened(tmp_path)
-    assert again.unsent("b") == [Away("b", Place(0, t), b"letter %d" % t) for t in (2, 3)]
-    assert again.unsent("c") == []
+    assert again.outbox.unsent("b") == [Away("b", Place(0, t), b"letter %d" % t) for t in (2, 3)]
+    assert again.outbox.unsent("c") == []
     again.close()
 
 
 def test_a_letter_is_written_once_and_its_bytes_do_not_change(store):
     advance(store, 0, letters={"b": b"first"})
     advance(store, 0, letters={"b": b"other"})
-    assert [away.body for away in store.unsent("b")] == [b"first"]
+    assert [away.body for away in store.outbox.unsent("b")] == [b"first"]
 
 
 def test_a_letter_that_came_is_kept_once(store):
-    assert store.put("b", Place(0, 0), b"x") is False
-    assert store.put("b", Place(0, 0), b"x") is False
-    assert store.put("b", Place(0, 0), b"y") is True
-    assert store.inbox() == {("b", Place(0, 0)): b"x"}
+    assert store.inbox.put("b", Place(0, 0), b"x") is False
+    assert store.inbox.put("b", Place(0, 0), b"x") is False
+    assert store.inbox.put("b", Place(0, 0), b"y") is True
+    assert store.inbox.letters() == {("b", Place(0, 0)): b"x"}
 
 
 def test_letters_that_are_used_up_leave_the_inbox(store):
     for t in range(5):
-        store.put("b", Place(0, t), b"x")
+        store.inbox.put("b", Place(0, t), b"x")
     advance(store, 3)
-    assert {place.round for _, place in store.inbox()} == {3, 4}
+    assert {place.round for _, place in store.inbox.letters()} == {3, 4}
     advance(store, 4, keep=3)
-    assert {place.round for _, place in store.inbox()} == {3, 4}
+    assert {place.round for _, place in store.inbox.letters()} == {3, 4}
     with store.transaction():
         store.advance(Place(1, 0), b"", {})
-    assert store.inbox() == {}
+    assert store.inbox.letters() == {}
 
 
 def test_where_only_the_newest_counts_a_sender_has_one_letter(store):
-    store.put("c", Place(0, 0), b"of another")
+    store.inbox.put("c", Place(0, 0), b"of another")
     for t in range(50):
-        store.put("b", Place(0, t), b"x", newest=True)
-    assert set(store.inbox()) == {("b", Place(0, 49)), ("c", Place(0, 0))}
+        store.inbox.put("b", Place(0, t), b"x", newest=True)
+    assert set(store.inbox.letters()) == {("b", Place(0, 49)), ("c", Place(0, 0))}
 
 
 def test_an_old_letter_that_comes_late_does_not_take_the_place_of_a_newer_one(store):
@@ -131,14 +132,14 @@ def test_an_old_letter_that_comes_late_does_not_take_the_place_of_a_newer_one(st
     for together in (True, False):
         letters = [Came(f"{together}", Place(0, t), b"x", True) for t in (5, 4)]
         for group in [letters] if together else [[one] for one in letters]:
-            assert not any(store.put_all(group))
-    assert set(store.inbox()) == {("True", Place(0, 5)), ("False", Place(0, 5))}
+            assert not any(store.inbox.put_all(group))
+    assert set(store.inbox.letters()) == {("True", Place(0, 5)), ("False", Place(0, 5))}
 
 
 def test_old_letters_lose_their_bodies_and_keep_their_line(store):
     for t in range(40):
         advance(store, t)
-        store.acknowledge("b", Place(0, t))
+        store.outbox.acknowledge("b", Place(0, t))
     kept = store.rows("SELECT round FROM outbox JOIN bodies USING (hash) ORDER BY round")
     assert [t for (t,) in kept] == list(range(40 - KEEP, 40))
     lines = store.rows("SELECT round, bytes, length(hash) FROM outbox ORDER BY round")
@@ -148,7 +149,7 @@ def test_old_letters_lose_their_bodies_and_keep_their_line(store):
 def test_old_letters_that_nobody_acknowledged_keep_their_bodies(store):
     for t in range(40):
         advance(store, t)
-    assert len(store.unsent("b")) == 40
+    assert len(store.outbox.unsent("b")) == 40
 
 
 def test_the_lookups_of_a_round_do_not_scan_all_rounds_before(store):
@@ -217,13 +218,13 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path):
             lambda: store.advance(Place(0, 1), b"x" * 100_000, {"b": b"y" * 100_000}),
         )
     with pytest.raises(BadFile, match="disk is full"):
-        store.put("b", Place(0, 0), b"z" * 100_000)
+        store.inbox.put("b", Place(0, 0), b"z" * 100_000)
     assert store.progress() == (Place(0, 0), b"kept")
     assert store.ledger.total().epsilon == 0
-    assert store.inbox() == {}
+    assert store.inbox.letters() == {}
     store.rows("PRAGMA max_page_count = 1000000")  # somebody made room
     advance(store, 1, b"x" * 100_000)
-    assert store.put("b", Place(0, 1), b"z") is False
+    assert store.inbox.put("b", Place(0, 1), b"z") is False
     store.close()
     again = opened(tmp_path, budget=BUDGET)
     assert again.progress() == (Place(0, 1), b"x" * 100_000)
@@ -251,7 +252,7 @@ def fill(tmp_path, **told):
     store = opened(tmp_path, **told)
     for t in range(30):
         advance(store, t, b"s" * 5000)
-        store.put("b", Place(0, t + 1), b"i" * 3000)
+        store.inbox.put("b", Place(0, t + 1), b"i" * 3000)
     store.close()
     return tmp_path / FILE
 
@@ -280,7 +281,7 @@ def test_damage_that_comes_while_it_is_open_is_said_when_it_is_read(tmp_path):
     advance(store, 0)
     store.rows("DROP TABLE inbox")
     with pytest.raises(BadFile, match=r"cannot read the state .*peer\.db: no such table: inbox"):
-        store.inbox()
+        store.inbox.letters()
     store.close()
 
 
@@ -329,8 +330,8 @@ def test_a_state_that_does_not_fit_its_node_is_refused_when_a_peer_starts(tmp_pa
 def test_letters_that_come_together_are_written_together(tmp_path):
     fed = federation(tmp_path, PATH, {"name": "crc"}, rounds=3)
     daemon, sizes, events = fed.daemon("b"), [], []
-    write = daemon.store.put_all
-    daemon.store.put_all = lambda letters, *more: (
+    write = daemon.store.inbox.put_all
+    daemon.store.inbox.put_all = lambda letters, *more: (
         sizes.append(len(letters)) or write(letters, *more)
     )
     keeping = Keeping(daemon.store, daemon.plan, daemon.letters, events.extend, lambda: 64)
@@ -348,6 +349,6 @@ def test_letters_that_come_together_are_written_together(tmp_path):
     asyncio.run(come())
     assert events == [Written(t, t == 20) for t in range(21)]
     assert len(sizes) <= 3
-    assert len(daemon.store.inbox()) == 20
+    assert len(daemon.store.inbox.letters()) == 20
     keeping.close()
     daemon.store.close()

@@ -197,7 +197,7 @@ def test_an_older_copy_of_a_neighbour_is_refused(fed, victim):
         assert new.call("Hello", hello(fed.charter))[0] is Code.OK
     assert victim.store.rows("SELECT life FROM lives WHERE name = 'a'") == [(2_000,)]
     with victim.store.transaction():
-        victim.store._db.execute("DELETE FROM lives")
+        victim.store.db.execute("DELETE FROM lives")
     victim.core.neighbours["a"].life = 0
 
 

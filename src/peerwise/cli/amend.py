@@ -7,8 +7,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from peerwise.cli.network import CharterFile, network_app
-from peerwise.cli.peer import State, peer_app
+from peerwise.cli.network import network_app
+from peerwise.cli.network.options import CharterFile
+from peerwise.cli.peer import peer_app
+from peerwise.cli.peer.options import State
 from peerwise.errors import BadFile, BadSetting
 
 console = Console()

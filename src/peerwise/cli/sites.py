@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from peerwise.cli.common import Data, Out, console, errors, progress, use_data
-from peerwise.cli.peer import Allow
+from peerwise.cli.peer.options import Allow
 from peerwise.cli.reading import Columns, MissingWord, Target, column_kinds
 from peerwise.errors import BadSetting
 

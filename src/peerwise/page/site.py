@@ -75,7 +75,8 @@ class SiteLook:
             seconds = store.rows("SELECT seconds FROM rounds ORDER BY phase DESC, round DESC "
                                  "LIMIT 20")  # fmt: skip
             aside = [{"id": a.id, "from": a.sender, "round": a.place.round, "bytes": a.bytes,
-                      "time": a.time, "why": a.reason} for a in store.aside()]  # fmt: skip
+                      "time": a.time, "why": a.reason}
+                     for a in store.quarantine.letters()]  # fmt: skip
         at = thin.places(len(errors), thin.POINTS).tolist() if errors else []
         sent = views.outbox(self.state, LETTERS)
         return {
@@ -145,8 +146,8 @@ def _neighbours(store: Store, charter: Charter, node: str) -> list[dict[str, Any
         )
     }
     came = dict(store.rows("SELECT sender, max(time) FROM inbox GROUP BY sender"))
-    heads, ejected = store.heads(), store.ejected()
-    certificates = store.certificates()
+    heads, ejected = store.neighbours.heads(), store.neighbours.ejected()
+    certificates = store.neighbours.certificates()
     rounds = store.rows("SELECT heard, missed, time FROM rounds ORDER BY phase DESC, round DESC "
                         "LIMIT 200")  # fmt: skip
     lines = []

@@ -76,4 +76,4 @@ class Comparing:
     def _found(self, heads: Any) -> list[Any]:
         """Proofs that are new, kept."""
         _, proofs = compared(self._store, heads, self._identity.authority)
-        return self._store.put_proofs(proofs) if proofs else []
+        return self._store.neighbours.put_proofs(proofs) if proofs else []

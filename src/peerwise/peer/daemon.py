@@ -112,13 +112,13 @@ class Daemon:
         self.silent: tuple[str, ...] = ()  # for whom this peer waited until its patience ended
         self.letters = Letters(plan.charter, identity)
         self.letters.book = store.site
-        self.letters.watch.heads |= store.ledgers()
+        self.letters.watch.heads |= store.neighbours.ledgers()
         self.computing = Computing(plan, self.letters, self.options.held_out)
         self._mark, self._largest = plan.charter.hash, 0
         self._amending = Amending(plan.charter, plan.name, self.options.addresses)
         self._keeping = Keeping(store, plan, self.letters, self._feed_all, self._awaited)
         self._mind, self._hashing = ThreadPoolExecutor(1, "mind"), ThreadPoolExecutor(4, "hash")
-        self._spools = Spools(store.large, self._hashing)
+        self._spools = Spools(store.inbox.large, self._hashing)
         self._dialling = Dialling({}, self._amending, self.options.call_timeout)
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -183,7 +183,8 @@ class Daemon:
         self._over = asyncio.get_running_loop().create_future()
         disk, store = self._keeping.run, self.store
         life, lives = await disk(store.live)
-        heads, kept, byes = [await disk(x) for x in (store.heads, store.progress, store.byes)]
+        known = store.neighbours
+        heads, kept, byes = [await disk(x) for x in (known.heads, store.progress, known.byes)]
         place = Place(0, 0)
         if self.plan.learning.sealed:
             self.plan.seal_with(self.identity, await disk(store.mask_secret))
@@ -192,7 +193,7 @@ class Daemon:
         else:
             place, body = kept
             await self._in_mind(self.computing.restore, place, body, store.about().get("agreed"))
-        unsent = {n: await disk(store.unsent, n) for n in self.charter.neighbours(self.name)}
+        unsent = {n: await disk(store.outbox.unsent, n) for n in self.charter.neighbours(self.name)}
         self._core = Core(
             self._rules(),
             Kept(place, life, self.computing.partners(), lives, heads, unsent, byes),

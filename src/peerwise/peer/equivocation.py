@@ -76,12 +76,13 @@ class Heads(BaseModel):
 
 def heads_of(store: Store, certificates: bool = True) -> Heads:
     """What neighbours told this node, with their certificates for those who have them not."""
-    return _listed(store, store.told(), store.certificates() if certificates else {})
+    known = store.neighbours
+    return _listed(store, known.signed(), known.certificates() if certificates else {})
 
 
 def heads_after(store: Store, senders: Collection[str], since: Place) -> Heads:
     """What some neighbours told this node after a place: whole rounds, as many as fit an answer."""
-    chosen = [said for said in store.told(since) if said[0] in senders]
+    chosen = [said for said in store.neighbours.signed(since) if said[0] in senders]
     if len(chosen) > PAGE:
         last = chosen[PAGE][1]
         whole = [said for said in chosen if said[1] < last]
@@ -115,9 +116,11 @@ def compared(store: Store, theirs: Heads, authority: bytes) -> tuple[int, list[P
 
     A statement without a true signature of its sender proves nothing and is not counted.
     """
-    mark, certificates, said = store.about()["charter"], store.certificates(), theirs.said()
+    mark, said, neighbours = store.about()["charter"], theirs.said(), store.neighbours
+    certificates = neighbours.certificates()
     oldest = min((s.place for s in said), default=Place(0, 0))
-    ours = {(s.sender, s.place): s for s in (Said(*row) for row in store.told(_before(oldest)))}
+    before = (Said(*row) for row in neighbours.signed(_before(oldest)))
+    ours = {(s.sender, s.place): s for s in before}
     same, proofs = 0, []
     for their in said:
         own = ours.get((their.sender, their.place))
@@ -166,7 +169,7 @@ class Account(NamedTuple):
 def account(folder: str | Path, files: Iterable[Path]) -> Account:
     """What this node found out while it ran, and what files of others show."""
     with closing(Store.look(folder)) as store:
-        proofs, same = store.proofs(), {}
+        proofs, same = store.neighbours.proofs(), {}
         contradictions = [Proof(sender, place, *rest) for sender, place, *rest in proofs]
         for path in files:
             try:

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import peerwise
 from peerwise.peer.charter import Charter
 from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
-from peerwise.peer.tables import STATE
+from peerwise.peer.store.tables import STATE
 from peerwise.peer.transport import told
 
 PROTOCOL = 4  # of calls and letters; peers of another do not understand each other

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from peerwise.peer.store import now
+from peerwise.peer.store.file import now
 
 JOURNAL, SECURITY = "peer.log", "security.log"
 BYTES, FILES = 8 << 20, 3  # of a file, and how many older ones are kept

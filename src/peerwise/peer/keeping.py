@@ -115,7 +115,7 @@ class Keeping:
         """Events that say what became of effects: one, or some letters together."""
         first = wanted[0]
         if isinstance(first, Load):
-            return [Loaded(*first, self._store.kept(*first))]
+            return [Loaded(*first, self._store.outbox.kept(*first))]
         if isinstance(first, Look):
             return [looked(self._store)]
         if isinstance(first, Advance):
@@ -126,21 +126,21 @@ class Keeping:
         try:
             if isinstance(first, Put):
                 hashes = [self._hashes.pop(one.ticket, None) for one in wanted]
-                differs = self._store.put_all([one.letter for one in wanted], hashes)
+                differs = self._store.inbox.put_all([one.letter for one in wanted], hashes)
                 if news := dict(self._letters.watch.news):
                     self._letters.watch.news.clear()
-                    self._store.note_ledgers(news)
+                    self._store.neighbours.note_ledgers(news)
                 pairs = zip(wanted, differs, strict=True)
                 return [
                     Written(one.ticket, differ, shelved=self._shelved(one.letter))
                     for one, differ in pairs
                 ]
             if isinstance(first, PutAside):
-                self._store.put_aside(*first[1:])
+                self._store.quarantine.put(*first[1:])
             elif isinstance(first, NoteBye):
-                self._store.said_goodbye(first.name, first.bye)
+                self._store.neighbours.note_bye(first.name, first.bye)
             else:
-                self._store.lives(first.name, first.life)
+                self._store.neighbours.note_life(first.name, first.life)
         except PeerwiseError as error:  # each caller is told
             return [Written(one.ticket, why=str(error)) for one in wanted]
         return [Written(first.ticket)]
@@ -149,7 +149,7 @@ class Keeping:
         """What makes of a letter that was written one that is in its file alone."""
         if isinstance(letter.body, Filed) or not is_large(len(letter.body)):
             return None
-        file = self._store.filed(letter.sender, letter.place)
+        file = self._store.inbox.filed(letter.sender, letter.place)
         return None if file is None else self._letters.shelved(file, letter.place.phase)
 
     def _advance(self, wanted: Advance) -> None:
@@ -168,7 +168,7 @@ class Keeping:
                     store.forget_mask_secret()
             self._acknowledge(wanted.acknowledged)
             for name, (place, why) in wanted.aside.items():
-                store.put_aside(name, place, why, None, inside=True)
+                store.quarantine.put(name, place, why, None, inside=True)
             if store.site is not None:
                 store.set(ledger=str(store.site.head()))
             store.advance(
@@ -178,7 +178,7 @@ class Keeping:
     def _acknowledge(self, acknowledged: Any) -> None:
         for place in sorted(set(acknowledged.values())):
             names = [name for name, there in acknowledged.items() if there == place]
-            self._store.acknowledge(names, place, inside=True)
+            self._store.outbox.acknowledge(names, place, inside=True)
 
     def write_acknowledged(self, acknowledged: dict[str, Place]) -> None:
         """Note what neighbours have, before the end; what is not written down comes again."""
@@ -189,5 +189,5 @@ class Keeping:
 
 def looked(store: Store) -> Looked:
     """What the file holds of others."""
-    aside = [(one.sender, one.place) for one in store.aside()]
-    return Looked(store.ejected(), aside, store.inbox())
+    aside = [(one.sender, one.place) for one in store.quarantine.letters()]
+    return Looked(store.neighbours.ejected(), aside, store.inbox.letters())

@@ -20,7 +20,9 @@ from peerwise.peer.leaving import what_leaves
 from peerwise.peer.model_file import Learnt, blank_value
 from peerwise.peer.protocol.messages import Place
 from peerwise.peer.signing import content
-from peerwise.peer.store import DROPPED, LOCK, Aside, Store
+from peerwise.peer.store import LOCK, Store
+from peerwise.peer.store.outbox import DROPPED
+from peerwise.peer.store.quarantine import Aside
 from peerwise.peer.wire import unpack_tree
 from peerwise.privacy.sealing.keys import fingerprint
 
@@ -91,7 +93,7 @@ def _waiting(store: Store, about: Mapping[str, str], place: Place) -> tuple[str,
             f"SELECT sender FROM {table} WHERE phase = ? AND round = ?", *place
         )
     }
-    out = came | store.ejected().keys()
+    out = came | store.neighbours.ejected().keys()
     return tuple(n for n in Charter.parse(about["text"]).neighbours(about["node"]) if n not in out)
 
 
@@ -192,25 +194,25 @@ def _unit(charter: Charter) -> str | None:
 def quarantine(folder: str | Path) -> list[Aside]:
     """The letters that a peer has put aside, oldest first."""
     with closing(Store.look(folder)) as store:
-        return store.aside()
+        return store.quarantine.letters()
 
 
 def drop(folder: str | Path, number: int) -> Aside:
     """The letter that is taken out of the quarantine for good."""
     with closing(Store.look(folder, write=True)) as store:
-        return store.drop(number)
+        return store.quarantine.drop(number)
 
 
 def release(folder: str | Path, number: int) -> Aside:
     """The letter that is taken out of the quarantine and heard, if its round is not over."""
     with closing(Store.look(folder, write=True)) as store:
-        return store.release(number)
+        return store.quarantine.release(number)
 
 
 def ejected(folder: str | Path) -> dict[str, str]:
     """By neighbour that is ejected: why."""
     with closing(Store.look(folder)) as store:
-        return store.ejected()
+        return store.neighbours.ejected()
 
 
 def eject(folder: str | Path, name: str, why: str) -> None:
@@ -245,9 +247,9 @@ def amend(folder: str | Path, path: str | Path) -> list[str]:
 def readmit(folder: str | Path, name: str) -> None:
     """Have a peer hear and tell a neighbour again that it had ejected."""
     with closing(Store.look(folder, write=True)) as store:
-        if name not in store.ejected():
-            raise UnknownName("neighbour that is ejected:", name, store.ejected())
-        store.readmit(name)
+        if name not in store.neighbours.ejected():
+            raise UnknownName("neighbour that is ejected:", name, store.neighbours.ejected())
+        store.neighbours.readmit(name)
 
 
 def learnt(folder: str | Path, allowed: Collection[str] = ()) -> Learnt:
