@@ -261,7 +261,7 @@ WRONG = [
     ),
     # where keys of 0.6 stand now
     (("[run]\nrounds = 64", "[rounds]\ncount = 64"), "count is now [run] rounds"),
-    (("[run]\nrounds = 64", "[rounds]\nmode = 'wait'\nseed = 1"), "[pace] mode, seed is [run]"),
+    (("[run]\nrounds = 64", "[rounds]\nmode = 'wait'\nseed = 1"), "[pace] mode, seed is now [run]"),
     ((CRC, 'method = "crc"'), "[method] method is now [method] name"),
     (("lr = 0.05", 'model = "qda"'), "[method] model is now [model] name"),
     (("lr = 0.05", "epsilon = 1.0"), "[method] epsilon is now [privacy] epsilon"),
