@@ -21,13 +21,14 @@ from peerwise.data.discreet import discreet
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
 from peerwise.peer.charter import Charter
-from peerwise.peer.daemon import PATIENCE, Daemon, Options
+from peerwise.peer.daemon import Daemon
 from peerwise.peer.handshakes import heard
 from peerwise.peer.health import Health, beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
 from peerwise.peer.memory import give_back_memory, keep_objects
 from peerwise.peer.meters import Meters
+from peerwise.peer.options import PATIENCE, Options
 from peerwise.peer.plan import Plan
 from peerwise.peer.renewing import Renewals
 from peerwise.peer.site import open_site_ledger
