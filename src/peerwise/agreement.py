@@ -26,11 +26,11 @@ def summed(count: Any, shards: Shards, topology: Topology, seed: int = 0) -> Any
         return run.state.value["total"]
     graph = graph_of(topology)
     if graph.is_directed():
-        raise BadSetting("nodes can add up exactly only over links that go both ways")
+        raise BadSetting("nodes can compute an exact sum only over links in both directions")
     if not nx.is_connected(graph):
         raise BadSetting(
-            "the graph is in pieces, so its nodes cannot agree on what they need before learning; "
-            "join them"
+            "the graph is not connected, so its nodes cannot agree on what they need before "
+            "learning; connect it"
         )
     rounds = 3 * nx.diameter(graph) + 1
     still = from_graph(graph)
@@ -42,7 +42,7 @@ def sealed_sum(method: Method, shards: Shards, topology: Topology, seed: int = 0
     """The total of a `sealed_total`, flat, as every node has it."""
     graph = graph_of(topology)
     if graph.is_directed() or not nx.is_connected(graph):
-        raise BadSetting("nodes can add up only over a connected graph of links both ways")
+        raise BadSetting("nodes can compute a sum only over a connected, undirected graph")
     run = simulate(
         method, shards, from_graph(graph), sum_rounds(graph), seed=seed, precision="float64"
     )

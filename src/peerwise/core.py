@@ -36,10 +36,10 @@ __all__ = [
     "without_rows",
 ]
 
-# Raised whenever the same description gives other numbers: what was kept before is run again
+# Raise it when a change makes the same description give other numbers: kept cells then run again
 NUMERICS = 3
 
-_ALIGNED = 64  # bytes: an array that begins at a multiple of it is taken over as it is
+_ALIGNED = 64  # bytes: JAX uses an array in place, without a copy, if it begins at a multiple
 
 Array: TypeAlias = Any  # a NumPy or JAX array
 Tree: TypeAlias = Any  # arrays in nested tuples, lists and dicts
@@ -68,7 +68,7 @@ class Message(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """The posterior of some weights: independent Gaussians where other models have numbers."""
+    """The posterior of a model's weights: an independent Gaussian for each weight."""
 
     mean: Array
     log_variance: Array
@@ -77,12 +77,12 @@ class Gaussian(NamedTuple):
 class Inbox(NamedTuple):
     """What a node has heard: a slot per neighbour, in a fixed order (arrival order for pushes)."""
 
-    value: Tree  # [k, ...] the newest heard in each slot; anything at all where weight is 0
+    value: Tree  # [k, ...] the newest heard in each slot; arbitrary (even NaN) where weight is 0
     note: dict[str, Array]  # [k] each
     weight: Array  # [k] link weight (trust, Metropolis, share); 0 = nothing there
     age: Array  # [k] rounds since it was sent; 0 = this round, -1 = never
     part: Tree = None  # [k, ...] or None: what a neighbour's `reply` addressed to me
-    link: Array = None  # [k] link weight, whether or not anything arrived; 0 = no neighbour there
+    link: Array = None  # [k] link weight, even if nothing arrived; 0 = no neighbour in the slot
 
 
 class Links(NamedTuple):
@@ -139,16 +139,16 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Batched:
-    """What a node does (`init`, `adapt` or `reply`) as steps over batches of its rows.
+    """A node's function (`init`, `adapt` or `reply`) as steps over batches of its rows.
 
-    Called, it takes the steps one after the other. A runtime that holds many nodes takes steps of
-    several at once, so that they cost what their rows cost and no padding. `begin` and `draw` see
-    the weights of the rows and not the rows (x is [m, 0]), and more padding must not change what
-    they give.
+    Calling it takes all steps of one node in turn. A runtime with many nodes instead interleaves
+    steps of several nodes, so that the cost follows their rows and not the padding. `begin` and
+    `draw` see the weights of the rows but not the rows (x is [m, 0]), and their results must not
+    depend on the amount of padding.
     """
 
-    begin: Callable[..., Tree]  # the arguments of what it stands for -> carry
-    draw: Callable[[Tree, Array, Shard], Array]  # carry, pass, shard -> places of the rows, in turn
+    begin: Callable[..., Tree]  # the arguments of the whole function -> carry
+    draw: Callable[[Tree, Array, Shard], Array]  # carry, pass, shard -> row numbers, in order
     step: Callable[[Tree, Shard], Tree]  # carry, the rows of one batch -> carry
     end: Callable[[Tree], Tree]  # carry -> result
     batches: Callable[[int], int]  # rows of a (padded) shard -> batches in a pass
@@ -157,7 +157,7 @@ class Batched:
     after: Callable[[Tree, Shard], Tree] | None = None  # carry, shard -> carry, after each pass
 
     def places(self, carry: Tree, e: Array | int, shard: Shard) -> Array:
-        """Which rows are in the batches of pass e [batches, batch]; past the rows is padding."""
+        """Row numbers of the batches of pass e [batches, batch]; one past the rows is padding."""
         m = shard.weight.shape[0]
         return self.draw(carry, e, shard).reshape(self.batches(m), self.batch)
 
@@ -187,14 +187,14 @@ def rows_at(rows: Shard, place: Array) -> Shard:
     m = rows.weight.shape[0]
     at, there = jnp.minimum(place, m - 1), place < m
 
-    def picked(a: Array) -> Array:  # not a product with 0, which leaves NaN as it is
+    def picked(a: Array) -> Array:  # `where`, because 0 * NaN is NaN
         return jnp.where(there.reshape(there.shape + (1,) * (a.ndim - 1)), a[at], 0)
 
     return Shard(*map(picked, rows))
 
 
 class Range(NamedTuple):
-    """Numbers that an honest node may send: those of all leaves whose path ends with a name.
+    """The range of numbers that an honest node sends in leaves whose path ends with `name`.
 
     A path is dotted, as in "note.size" or "part.nodes".
     """
@@ -207,17 +207,15 @@ class Range(NamedTuple):
 class Method(NamedTuple):
     """What one node does.
 
-    `reply`, where a method has one, is what a node says to one neighbour alone; it is given the
-    slot of that neighbour in the node's inbox of the round before (an `Inbox` without axis k).
-    With `take`, a node is given only the sum of the replies, weighted by link, after `combine`.
-    Without it, each neighbour's newest reply lies in the inbox as `part`; `believe`, where a method
-    has one, makes that part from the one before (zeros at first) and the new reply.
-    `init`, `adapt` and `reply` may be `Batched`. With `common`, the key of `init` is two: the
-    node's own, and one that is the same at all nodes and another in every repetition. With
-    `numbered` (and not `common`) the second holds the node's number, see `number_of`: for methods
-    whose nodes must know who takes part. `ranges` says what real peers take from each other:
-    counts and ages that are not negative, variances
-    within reach.
+    `reply` (optional) makes what a node says to one neighbour alone, from that neighbour's slot
+    in the node's inbox of the round before (an `Inbox` without axis k). With `take`, a node gets
+    only the sum of the replies, weighted by link, after `combine`. Without `take`, the newest reply
+    of each neighbour is the inbox's `part`; `believe` (optional) makes that part from the part
+    before (zeros at first) and the new reply. `init`, `adapt` and `reply` may be `Batched`.
+    With `common`, `init` gets two keys: the node's own, and one that all nodes of a repetition
+    share. With `numbered` (and not `common`) the second key holds the node's number (`number_of`),
+    for methods whose nodes must know who takes part. `ranges`: what real peers accept from each
+    other, e.g. counts and ages that are not negative.
     """
 
     init: Callable[[Array, Shard], State]  # key, shard -> state
@@ -228,9 +226,9 @@ class Method(NamedTuple):
     reply: Callable[[State, Shard, Inbox], Tree] | None = None  # state, shard, heard -> part
     take: Callable[[State, Tree], State] | None = None  # state, sum of weight x part -> state
     believe: Callable[[Tree, Tree], Tree] | None = None  # part before, part new -> part kept
-    common: bool = False  # whether nodes begin with something that they share
+    common: bool = False  # whether `init` also gets a key that all nodes share
     ranges: tuple[Range, ...] = ()  # of the numbers in a message and a reply
-    numbered: bool = False  # whether nodes are told their number
+    numbered: bool = False  # whether `init` is told the node's number
 
 
 def node_key(key: Array, t: Array | int, i: Array | int) -> Array:
@@ -244,7 +242,7 @@ def number_of(keys: Array) -> Array:
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array to be filled; where JAX computes on a CPU it takes it over without a copy."""
+    """An empty array, aligned so that JAX on a CPU uses it without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     held = np.empty(size + _ALIGNED, np.uint8)
     start = -held.ctypes.data % _ALIGNED
@@ -252,9 +250,9 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def on_host(tree: Tree, dtype: Any = None) -> Tree:
-    """The arrays of a tree in the host's memory, from where a program moves what it needs.
+    """The arrays of a tree in the host's memory; a program moves to the device what it needs.
 
-    Real numbers in `dtype`, if one is given. On a CPU it is the same memory under another name.
+    Real numbers are converted to `dtype`, if given. On a CPU, host and device memory are the same.
     """
     place = SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
 
@@ -266,7 +264,7 @@ def on_host(tree: Tree, dtype: Any = None) -> Tree:
 
 
 def near(tree: Tree) -> Tree:
-    """The arrays of a tree in the device's memory: within a program, moved there if need be."""
+    """The arrays of a tree in the device's memory, moved there within a program if necessary."""
 
     def moved(a: Array) -> Array:
         away = getattr(jax.typeof(a), "memory_space", None) == jax.memory.Space.Host
@@ -276,9 +274,9 @@ def near(tree: Tree) -> Tree:
 
 
 def on_device(array: Array, dtype: Any = None) -> Array:
-    """The array as JAX's, of `dtype` if one is given; NumPy's is copied as it is.
+    """A JAX array with the same numbers, of `dtype` if given; a NumPy array is copied.
 
-    `jnp.asarray` would compile a program for every new shape of NumPy's arrays.
+    `jnp.asarray` would compile a program for every new shape of a NumPy array.
     """
     if isinstance(array, jax.Array):
         return jnp.asarray(array, dtype)

@@ -1,6 +1,6 @@
-"""Files that say when they are damaged: every one that is read again holds the hash of its bytes.
+"""Files that show when they are damaged: each one holds the hash of its own bytes.
 
-A writer puts `BLANK` somewhere into a file: a line of text, a member of JSON, the metadata of
+A writer puts `BLANK` somewhere into a file: a line of text, a field of JSON, the metadata of
 another format. `write_hashed` writes the SHA-256 of the file with `BLANK` in that place, and
 `check` works it out again. So one rule serves all formats, and no byte is left out.
 """
@@ -146,18 +146,18 @@ def read_tensors(path: str | Path, what: str, mend: str, needed: bool = True) ->
     return Tensors(header, arrays, hashed)
 
 
-def write_json(path: str | Path, members: Mapping[str, Any]) -> None:
+def write_json(path: str | Path, fields: Mapping[str, Any]) -> None:
     """Write an object as JSON, its hash first."""
-    text = json.dumps({"hash": BLANK, **members}, indent=1, allow_nan=False)
+    text = json.dumps({"hash": BLANK, **fields}, indent=1, allow_nan=False)
     write_hashed(path, (text + "\n").encode())
 
 
 def read_json(path: str | Path, mend: str) -> dict[str, Any]:
-    """The members that `write_json` wrote."""
+    """The fields that `write_json` wrote."""
     check(path, mend)
     try:
-        members: dict[str, Any] = json.loads(Path(path).read_bytes())
-        del members["hash"]
+        fields: dict[str, Any] = json.loads(Path(path).read_bytes())
+        del fields["hash"]
     except BROKEN as error:
         raise BadFile(f"{path} is damaged: {one_line(error)}; {mend}") from None
-    return members
+    return fields

@@ -14,7 +14,8 @@ from peerwise import metrics
 from peerwise import topology as topologies
 from peerwise.channel import erasure
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.methods.gossip_nb import Counter, federated_nb, gossip_nb, never_silent, release
+from peerwise.methods.gossip_nb import Counter, federated_nb, gossip_nb
+from peerwise.methods.releasing import never_silent, release
 from peerwise.models import lda, naive_bayes, statistics
 from peerwise.privacy.budget import Queries
 from peerwise.privacy.sensitivity import bounded, warn_local

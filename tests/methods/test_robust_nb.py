@@ -11,7 +11,8 @@ import pytest
 from peerwise import topology as topologies
 from peerwise.core import Inbox, Shard
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.methods.gossip_nb import federated_nb, gossip_nb, release
+from peerwise.methods.gossip_nb import federated_nb, gossip_nb
+from peerwise.methods.releasing import release
 from peerwise.methods.robust_nb import (
     ATTACKS,
     RULES,

@@ -290,7 +290,7 @@ def test_nothing_is_agreed_first_where_nothing_must_be():
 
 
 def test_a_sum_of_which_nobody_knows_how_far_a_row_moves_it_is_refused():
-    with pytest.raises(BadSetting, match="nobody knows"):
+    with pytest.raises(BadSetting, match="is not known"):
         settled(described(1.0, model="multinomial"), WORLD._replace(schema=_numbers()), CHAIN)
 
 

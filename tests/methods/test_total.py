@@ -165,14 +165,14 @@ def test_graphs_that_are_redrawn_count_by_their_first():
 @pytest.mark.parametrize(
     ("graph", "says"),
     [
-        (topologies.alone(N), "in pieces"),
+        (topologies.alone(N), "not connected"),
         (
             topologies.from_graph(
                 nx.disjoint_union(nx.path_graph(4), nx.path_graph(4)), allow_disconnected=True
             ),
-            "in pieces",
+            "not connected",
         ),
-        (topologies.from_graph(nx.cycle_graph(N, create_using=nx.DiGraph)), "both ways"),
+        (topologies.from_graph(nx.cycle_graph(N, create_using=nx.DiGraph)), "both directions"),
     ],
     ids=["alone", "two pieces", "one-way"],
 )

@@ -10,8 +10,9 @@ from sklearn import metrics as sk
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.metrics import bootstrap as boot
 from peerwise.metrics.bootstrap import METRICS, interval, resample, scorer
-from peerwise.metrics.clinical import by_node, confusion, difference, report, should_join
+from peerwise.metrics.clinical import by_node, confusion, report
 from peerwise.metrics.intervals import area, proportion
+from peerwise.metrics.joining import difference, should_join
 
 ALL = ("all", "all")
 QUICK = {"bootstrap": 0}

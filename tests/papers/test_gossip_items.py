@@ -14,7 +14,8 @@ from helpers import command
 from peerwise import topology as topologies
 from peerwise.data import Feature, Schema
 from peerwise.errors import BadData, UnknownName
-from peerwise.methods.gossip_nb import federated_nb, release
+from peerwise.methods.gossip_nb import federated_nb
+from peerwise.methods.releasing import release
 from peerwise.papers.gossip_nb import items as gossip_nb
 from peerwise.papers.gossip_nb import runs
 from peerwise.papers.gossip_nb import trials as gossip_trials

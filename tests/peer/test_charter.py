@@ -169,7 +169,7 @@ WRONG = [
     (("rounds = 64", "rounds = 0"), "[run] rounds must be from 1 to 1000000, got 0"),
     (("rounds = 64", 'rounds = "64"'), "[run] rounds must be a whole number, got '64'"),
     (("rounds = 64", "ruonds = 64"), "did you mean 'rounds'"),
-    (("rounds = 64", "repetitions = 5"), "[run] repetitions is of simulations; remove it"),
+    (("rounds = 64", "repetitions = 5"), "[run] repetitions is only for simulations; remove it"),
     (("rounds = 64", "rounds = [4, 8]"), "rounds must be a whole number"),
     (('mode = "wait"', "deadline = 0"), "pace.deadline = 0"),
     (('mode = "wait"', "deadline = inf"), "pace.deadline = inf"),
@@ -181,24 +181,24 @@ WRONG = [
     (('name = "wards"', ""), "name is missing; add it"),
     (('name = "wards"', 'name = "w"\nnmae = "w"'), "did you mean 'name'"),
     (("rows = 1000", "rows = 0"), "limits.rows = 0"),
-    (("rows = 1000", ""), "crc needs limits.rows"),
+    (("rows = 1000", ""), "crc needs the number of rows in the whole network"),
     (('["no", "yes"]', '["no"]'), "classes"),
     (('["no", "yes"]', '["no", "no"]'), "the class 'no' comes twice"),
     (('name = "sex"', 'name = "age"'), "the feature 'age' comes twice"),
-    (('name = "sex"', 'name = "diagnosis"'), "the target 'diagnosis' is among the features"),
+    (('name = "sex"', 'name = "diagnosis"'), "the target 'diagnosis' is also listed as a feature"),
     (('["f", "m"]', '["f"]'), "feature 'sex' is categorical with 1 categories"),
     (('["f", "m"]', '["f", "f"]'), "feature 'sex' has a category twice"),
-    (('["f", "m"]', '["f", "m"]\nscale = 2'), "feature 'sex' is categorical and has no scale"),
+    (('["f", "m"]', '["f", "m"]\nscale = 2'), "feature 'sex': scale is only for numeric features"),
     (("low = 0.0", "low = 120"), "low must be less than high"),
     (("scale = 12.0", "scale = 0"), "features.0.scale = 0"),
     (("center = 50.0", "center = nan"), "features.0.center = nan"),
     (('kind = "numeric"', 'kind = "number"'), "features.0.kind = 'number'"),
     (("lr = 0.05", "lr = -1"), "[method] lr must be between 1e-09 and 1000, got -1"),
-    (("lr = 0.05", "lr = [0.1, 0.2]"), "method.lr is a list, and a charter is about one network"),
-    ((CRC, 'name = ["crc", "relay"]'), "method.name is a list, and a charter is about one"),
+    (("lr = 0.05", "lr = [0.1, 0.2]"), "method.lr is a list, but a charter describes one run"),
+    ((CRC, 'name = ["crc", "relay"]'), "method.name is a list, but a charter describes one"),
     (
         (CRC, 'name = "no_such_module:f"', '"naive_bayes"', '["naive_bayes", "qda"]'),
-        "model.name is a list, and a charter is about one network",
+        "model.name is a list, but a charter describes one run",
     ),
     (("lr = 0.05", "lrr = 1"), "unknown key in [method]: 'lrr'; did you mean 'lr'"),
     (("lr = 0.05", "s = 1"), "s is an option of decdiff, not of crc"),
@@ -206,8 +206,8 @@ WRONG = [
     (('"naive_bayes"', '"naive_bays"'), "did you mean 'naive_bayes'"),
     ((CRC, 'name = "cro"'), "did you mean 'crc'"),
     (("[run]", '[net]\nname = "mlp"\n[run]'), "[net] is not used by crc: remove it"),
-    (("[run]", '[data]\nsource = "wine"\n[run]'), "[data] is of simulations; remove it"),
-    (("[run]", '[network]\ntopology = "ring"\n[run]'), "stands in [nodes.NAME]"),
+    (("[run]", '[data]\nsource = "wine"\n[run]'), "[data] is only for simulations; remove it"),
+    (("[run]", '[network]\ntopology = "ring"\n[run]'), "lists who talks to whom"),
     (("[limits]", "[privacy]\nepsilon = 1.0\n[limits]"), "[privacy] is not used by crc"),
     *(
         ((CRC, f'name = "{name}"'), f"'{name}' needs {what}")
@@ -221,7 +221,7 @@ WRONG = [
             "logistic_regression": "all rows at one place",
         }.items()
     ),
-    ((CRC, 'name = "gradient_tracking"', "rows = 1000", ""), "gradient_tracking needs limits.rows"),
+    ((CRC, 'name = "gradient_tracking"', "rows = 1000", ""), "needs the number of rows"),
     ((*NET, "missing = false", "missing = true"), "networks, which cannot use missing values"),
     ((*NET, '"mlp_64"', '"mlpp_64"'), "unknown net 'mlpp_64'"),
     (PRIVATE, "private_crc spends privacy.epsilon = 2; give a budget"),
@@ -234,16 +234,16 @@ WRONG = [
         "privacy.delta = 1e-05 is more than budget.delta = 0",
     ),
     (("[limits]", BUDGET.format(0, 0.0)), "budget.epsilon = 0"),
-    (("[limits]", BUDGET.format(1.0, 0.0)), "crc as given adds no noise"),
+    (("[limits]", BUDGET.format(1.0, 0.0)), "crc as configured adds no noise"),
     (
         (*PRIVATE, '"private_crc"\nlr = 0.05', '"gossip_nb"', '"naive_bayes"', '"qda"',
          "[limits]", BUDGET.format(2.0, 0.0).replace("[limits]", "[limits]\nleast_rows = 9")),
-        "least_rows is about exact counts",
+        "least_rows depends on a node's exact counts",
     ),
     (
         (*PRIVATE, '"private_crc"\nlr = 0.05', '"gossip_nb"', "epsilon = 2.0",
          "epsilon = 2.0\nbound = 2.0", "[limits]", BUDGET.format(2.0, 0.0)),
-        "privacy.bound is of simulations",
+        "privacy.bound is only for simulations",
     ),
     (
         (*PRIVATE, "[limits]",
@@ -253,26 +253,26 @@ WRONG = [
     (("[limits]", "[budget]\ndelta = 0.1\n[limits]"), "budget.epsilon is missing"),
     (
         ('units = "given"', 'units = "agree"', "[limits]", BUDGET.format(2.0, 0.0)),
-        "exact sums, which tell more than [budget] allows",
+        "exact sums over rows, which [budget] does not allow",
     ),
     (
         ('units = "given"', 'units = "agree"', '"naive_bayes"', '"multinomial"'),
-        "multinomial is about numbers as they are",
+        "multinomial uses numbers as they are",
     ),
     # where keys of 0.6 stand now
-    (("[run]\nrounds = 64", "[rounds]\ncount = 64"), "count is [run] rounds now"),
-    (("[run]\nrounds = 64", "[rounds]\nmode = 'wait'\nseed = 1"), "[pace] mode, seed is [run]"),
-    ((CRC, 'method = "crc"'), "[method] method is [method] name now"),
-    (("lr = 0.05", 'model = "qda"'), "[method] model is [model] name now"),
-    (("lr = 0.05", "epsilon = 1.0"), "[method] epsilon is [privacy] epsilon now"),
-    (("lr = 0.05", 'precision = "float64"'), "[method] precision is [run] precision now"),
-    (("lr = 0.05", 'weigh = "equal"'), "[method] weigh is [method] rule now"),
-    (("[limits]", '[privacy]\naccountant = "rdp"\n[limits]'), "is [budget] accountant now"),
+    (("[run]\nrounds = 64", "[rounds]\ncount = 64"), "count is now [run] rounds"),
+    (("[run]\nrounds = 64", "[rounds]\nmode = 'wait'\nseed = 1"), "[pace] mode, seed is now [run]"),
+    ((CRC, 'method = "crc"'), "[method] method is now [method] name"),
+    (("lr = 0.05", 'model = "qda"'), "[method] model is now [model] name"),
+    (("lr = 0.05", "epsilon = 1.0"), "[method] epsilon is now [privacy] epsilon"),
+    (("lr = 0.05", 'precision = "float64"'), "[method] precision is now [run] precision"),
+    (("lr = 0.05", 'weigh = "equal"'), "[method] weigh is now [method] rule"),
+    (("[limits]", '[privacy]\naccountant = "rdp"\n[limits]'), "is now in [budget]"),
     (('["b", "a"]', '["b", "a", "d"]'), "unknown neighbour of node 'c': 'd'"),
     (('["b", "a"]', '["b"]'), "node 'a' lists 'c' as a neighbour and 'c' does not list 'a'"),
     (('["b", "a"]', '["b", "a", "c"]'), "node 'c' lists itself"),
     (('["b", "a"]', '["b", "a", "b"]'), "node 'c': the neighbour 'b' comes twice"),
-    (('address = "c.example.org:7400"', ""), "neither 'c' nor 'b' has an address"),
+    (('address = "c.example.org:7400"', ""), "nodes 'c' and 'b' cannot dial each other"),
     (("c.example.org:7400", "a.example.org:7400"), "address 'a.example.org:7400' comes twice"),
     (("c.example.org:7400", "c.example.org"), "write host:port"),
     (("c.example.org:7400", "c.example.org:0"), "port from 1 to 65535"),
@@ -281,7 +281,7 @@ WRONG = [
     (
         ('["b", "a"]', '["b"]', "[nodes.a]", "[nodes.d]\nneighbours = ['a']\n[nodes.a]",
          '7400"\nneighbours = ["c"]', '7400"\nneighbours = ["d"]'),
-        "falls into 2 parts",
+        "is not connected: it has 2 parts",
     ),
     ((TEXT[TEXT.index("[nodes.a]"):], "", '["b", "a"]', "[]"), "from 2 to 10000 nodes, got 1"),
     (("[nodes.a]", '[nodes."a b"]'), "a node cannot be called 'a b'"),
@@ -364,7 +364,7 @@ def test_the_hash_is_the_same_whether_code_is_allowed_or_not(tmp_path, monkeypat
     with pytest.raises(PeerwiseError, match="did you mean 'lr'"):
         Charter.parse(changed("lr = 0.05", "lrr = 1", text=text), allowed=["mine_hashed:f"])
     without = changed("rows = 1000", "", text=text)
-    with pytest.raises(BadSetting, match=r"mine_hashed:f needs limits\.rows"):
+    with pytest.raises(BadSetting, match=r"mine_hashed:f needs the number of rows"):
         Charter.parse(without, allowed=["mine_hashed:f"])
 
 
@@ -377,7 +377,10 @@ def test_noise_of_ones_own_method_must_come_from_the_peer(tmp_path, monkeypatch)
     )
     monkeypatch.chdir(tmp_path)
     private = changed(*PRIVATE, "lr = 0.05", "", "[limits]", BUDGET.format(2.0, 1e-5))
-    for name, says in {"quiet": "does not declare what it releases", "loud": "from a key"}.items():
+    for name, says in {
+        "quiet": "does not declare that it releases anything",
+        "loud": "from `key`",
+    }.items():
         text = changed("private_crc", f"mine_noisy:{name}", text=private)
         with pytest.raises(BadSetting, match=says):
             Charter.parse(text, allowed=[f"mine_noisy:{name}"])
@@ -447,11 +450,15 @@ def test_a_column_that_is_the_same_at_all_nodes_has_no_influence():
         ),
         ((), {"y": ["yes", "perhaps", "no"]}, "the label in row 1"),
         ((), {"y": ["yes", None, "no"]}, "the target 'diagnosis' is missing"),
-        (("rows = 1000", "rows = 9\nleast_rows = 4"), {}, "has 3 rows and the charter asks for at"),
+        (
+            ("rows = 1000", "rows = 9\nleast_rows = 4"),
+            {},
+            "has 3 rows, but the charter requires",
+        ),
         (
             ("rows = 1000", "rows = 9\nleast_count = 2"),
             {},
-            "fewer than 2 rows of a class, that of row 0",
+            "fewer than 2 rows of the class of row 0",
         ),
     ],
 )
@@ -465,7 +472,7 @@ def test_a_missing_column_and_another_target_are_named(charter):
     table = ward(**ROWS)
     with pytest.raises(BadData, match="has no column 'sex'"):
         charter.rows(table._replace(frame=table.frame.drop(columns="sex")))
-    with pytest.raises(BadData, match="its column 'stay' and the charter predicts 'diagnosis'"):
+    with pytest.raises(BadData, match="its column 'stay', but the charter predicts 'diagnosis'"):
         charter.rows(table._replace(target="stay"))
 
 
@@ -531,7 +538,7 @@ def test_a_value_that_few_rows_of_a_class_have_is_refused():
         "sex": ["m", "m", "f", "f", "m"],
         "y": ["yes", "yes", "no", "no", "no"],
     }
-    with pytest.raises(BadData, match="fewer than 2 rows of a class have the 'sex' of row 4"):
+    with pytest.raises(BadData, match="rows have both the class and the 'sex' of row 4"):
         charter.rows(ward(**rows))
     rows = {k: v[:4] for k, v in rows.items()}
     assert len(charter.rows(ward(**rows))[1]) == 4

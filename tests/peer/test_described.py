@@ -161,7 +161,7 @@ def test_peers_learn_with_code_that_their_sites_allow_and_do_not_import_any_othe
     for allow in ([], ["--allow", f"{own}:other"]):
         code, said = peer("run", *files, *allow)
         assert code == 2
-        assert f"the charter names code of its author: {name}" in said
+        assert f"the charter would run code of its author here: {name}" in said
         assert f"give --allow {name}" in said
         assert not Path("imported").exists()
     code, said = peer("run", *files, "--allow", name)

@@ -240,7 +240,7 @@ def test_a_ledger_that_went_back_is_found_out_by_its_own_peer(tmp_path):
     shutil.copy(tmp_path / "backup", path)
     with (
         Ledger.open(path, node="ward", epsilon=2.0) as site,
-        pytest.raises(BadFile, match="older than what neighbours were told"),
+        pytest.raises(BadFile, match="an old copy or another ledger"),
     ):
         opened(tmp_path / "state", site)
 

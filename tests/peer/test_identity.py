@@ -82,7 +82,7 @@ def test_nothing_is_overwritten(folder):
     held = [(folder / name).read_bytes() for name in ("ca.pem", "ca.key", "a.pem", "a.key")]
     with pytest.raises(BadFile, match=r"ca\.pem is there already"):
         make_authority(folder)
-    with pytest.raises(BadFile, match=r"a\.pem is there already; with --renew"):
+    with pytest.raises(BadFile, match=r"a\.pem is there already; --renew"):
         make_certificate(folder, "a")
     (folder / "ca.pem").rename(folder / "old")
     with pytest.raises(BadFile, match=r"ca\.key is there already"):
@@ -129,7 +129,7 @@ def test_a_folder_of_its_own_is_all_a_node_needs(folder, tmp_path):
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["a.key", "a.pem", "ca.pem"]
     assert load_identity(tmp_path / "a", "a").node == "a"
     make_authority(tmp_path / "other")
-    with pytest.raises(BadFile, match=r"ca\.pem is another authority"):
+    with pytest.raises(BadFile, match=r"ca\.pem is that of another authority"):
         make_certificate(tmp_path / "other", "a", tmp_path / "a", renew=True)
 
 
@@ -259,6 +259,6 @@ def test_strangers_are_refused_over_mutual_tls(folder, tmp_path):
 def test_no_certificate_carries_the_name_of_another_node(folder):
     make_certificate(folder, "b-c")
     for host in ("b", "b-c"):
-        with pytest.raises(BadSetting, match="may be the name of a node"):
+        with pytest.raises(BadSetting, match="may be the name of another node"):
             make_certificate(folder, "d", hosts=(host,))
     make_certificate(folder, "d", hosts=("localhost", "d.example.org", "10.0.0.1"))

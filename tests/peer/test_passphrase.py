@@ -59,8 +59,8 @@ def test_a_key_opens_with_its_passphrase_and_grpc_gets_it_open(keys):
     ("given", "says"),
     [
         (None, "a.key needs its passphrase; give it with --passphrase-file or PEERWISE_KEY_PASS"),
-        (OTHER, "the passphrase of .*a.key is another, or the file is damaged"),
-        (b"", "the passphrase of .*a.key is another, or the file is damaged"),
+        (OTHER, "the passphrase does not open .*a.key: it is wrong, or the file is damaged"),
+        (b"", "the passphrase does not open .*a.key: it is wrong, or the file is damaged"),
     ],
 )
 def test_a_wrong_or_missing_passphrase_is_one_line(keys, given, says):
@@ -73,20 +73,20 @@ def test_a_wrong_or_missing_passphrase_is_one_line(keys, given, says):
 def test_the_authority_signs_with_its_own(keys):
     with pytest.raises(BadFile, match="--ca-passphrase-file or PEERWISE_CA_PASSPHRASE"):
         make_certificate(keys, "b")
-    with pytest.raises(BadFile, match=r"the passphrase of .*ca.key is another"):
+    with pytest.raises(BadFile, match=r"the passphrase does not open .*ca.key: it is wrong"):
         make_certificate(keys, "b", ca_passphrase=SECRET)
 
 
 def test_a_key_that_has_none_is_not_taken_for_one_that_has_until_it_gets_one(keys):
     make_certificate(keys, "b", ca_passphrase=OTHER)
-    with pytest.raises(BadFile, match=r"b.key has no passphrase .* cert b --renew` with it"):
+    with pytest.raises(BadFile, match=r"b.key has no passphrase, but .* cert b --renew` with it"):
         load_identity(keys, "b", SECRET)
     before = load_identity(keys, "b")
     make_certificate(keys, "b", renew=True, passphrase=SECRET, ca_passphrase=OTHER)
     assert load_identity(keys, "b", SECRET).key == before.key
     with pytest.raises(BadFile, match="needs its passphrase"):
         load_identity(keys, "b")
-    with pytest.raises(BadFile, match="is another"):  # renewed by who does not know it
+    with pytest.raises(BadFile, match="is wrong"):  # renewed by who does not know it
         make_certificate(keys, "b", renew=True, passphrase=OTHER, ca_passphrase=OTHER)
 
 
@@ -137,7 +137,7 @@ def test_a_peer_does_not_start_without(command, keys, tmp_path, monkeypatch):
     monkeypatch.setenv(NODE, "guess")
     code, said = command(*run)
     assert code == 2
-    assert "a.keyisanother,orthefileisdamaged" in said.replace(" ", "")
+    assert "a.key:itiswrong,orthefileisdamaged" in said.replace(" ", "")
     assert not (tmp_path / "state" / "peer.db").exists()
 
 

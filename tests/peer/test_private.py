@@ -184,5 +184,5 @@ def test_a_node_with_fewer_rows_than_agreed_takes_no_part(tmp_path):
     )  # fmt: skip
     table = fed.tables["b"]
     fed.tables["b"] = table._replace(frame=table.frame.iloc[:5], labels=table.labels[:5])
-    with pytest.raises(BadData, match="cannot take part"):
+    with pytest.raises(BadData, match="needs more rows to take part"):
         fed.daemon("b")

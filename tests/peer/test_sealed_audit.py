@@ -1,4 +1,4 @@
-"""A membership audit of sealed sums: a real peer records all it hears, and knows the rest."""
+"""Membership inference against sealed sums, by a real peer that records all it hears."""
 
 import networkx as nx
 import numpy as np

@@ -142,7 +142,7 @@ def test_without_a_members_term_there_is_no_sum_and_the_peer_says_so(tmp_path):
     fed = tan(tmp_path)
     plan = Plan(fed.charter, "a", fed.tables["a"])
     memory = plan.node(1).shape()
-    with pytest.raises(BadSetting, match="'structure' of all members did not come about"):
+    with pytest.raises(BadSetting, match="there is no sealed sum for 'structure'"):
         plan.agreed(1, memory, {"keys": {}})
     # one that was put back adds none
     state = plan.put_back(1, plan.node(1).begin()).state

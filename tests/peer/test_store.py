@@ -167,7 +167,7 @@ def test_the_lookups_of_a_round_do_not_scan_all_rounds_before(store):
     ("other", "why"),
     [
         ({"node": "b"}, r"is the state of node 'a', not of 'b'; give another --state"),
-        ({"charter": "c2"}, r"begun under another charter; go on with that one"),
+        ({"charter": "c2"}, r"begun with another charter; go on with that one"),
         ({"data": "d2"}, r"the data are not those .* Put them back, or give another --state"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from peerwise import topology as topologies
 from peerwise.methods import federated_nb, gossip_nb
-from peerwise.methods.gossip_nb import release
+from peerwise.methods.releasing import release
 from peerwise.models.family import log_posterior, statistics
 from peerwise.models.registry import model_for
 from peerwise.privacy import public_schema

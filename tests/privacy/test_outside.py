@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from peerwise import topology as topologies
 from peerwise.methods import federated_nb
-from peerwise.methods.gossip_nb import release
+from peerwise.methods.releasing import release
 from peerwise.models import log_posterior, naive_bayes
 from peerwise.privacy import private_statistics, public_schema
 from peerwise.shards import pack

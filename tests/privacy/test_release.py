@@ -152,7 +152,7 @@ def test_the_ledger_is_charged_first(tmp_path):
         ({"mechanism": "gaussian"}, BadSetting, "delta"),
         ({"mechanism": "gauss"}, UnknownName, "gaussian"),
         ({"split": "odd"}, UnknownName, "split"),
-        ({"model": "tan"}, BadSetting, "agree on first"),
+        ({"model": "tan"}, BadSetting, "first agree on"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, error, text):

@@ -12,7 +12,7 @@ from sklearn.metrics import mutual_info_score
 
 from peerwise.core import Shard
 from peerwise.errors import BadSetting
-from peerwise.methods.gossip_nb import release
+from peerwise.methods.releasing import release
 from peerwise.models import naive_bayes
 from peerwise.models.family import log_posterior
 from peerwise.privacy.composition import Charge, basic

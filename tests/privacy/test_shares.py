@@ -35,8 +35,8 @@ def test_honest_members_are_rounded_down_and_less_those_that_can_be_left_out(
     [
         (10, 0.0, 10, "honest must be above 0"),
         (10, 0.7, 5, "more than half"),
-        (10, 0.3, 7, "all could be left out"),
-        (10, 0.05, 10, "all could be left out"),
+        (10, 0.3, 7, "a sum may leave out"),
+        (10, 0.05, 10, "a sum may leave out"),
     ],
 )
 def test_what_nobody_could_rely_on_is_refused(nodes, honest, least, says):
@@ -59,7 +59,7 @@ def test_no_sum_of_any_rows_can_overflow(nodes):
 def test_noise_that_could_overflow_or_is_too_small_for_the_grid_is_refused():
     with pytest.raises(BadSetting, match="overflow"):
         shared_noise(np.ones(1), np.array([1e12]), 1000, 600)
-    with pytest.raises(BadSetting, match="less than a step"):
+    with pytest.raises(BadSetting, match="below the grid"):
         shared_noise(np.ones(1), np.array([1e-9]), 50, 33)
     with pytest.raises(BadSetting, match="take fewer nodes"):
         bits_for(10**8)

@@ -1,4 +1,4 @@
-"""Good spells and bad ones: links that fail in bursts, nodes that come and go."""
+"""Links that fail in bursts and nodes that come and go: spells of good and of bad rounds."""
 
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -14,31 +14,32 @@ from peerwise.declare import declares
 from peerwise.errors import BadSetting
 from peerwise.topology.links import whole
 
-BLOCK = 16  # rounds
+BLOCK = 16  # rounds in a block
 
 Mean: TypeAlias = Annotated[float, Ge(1), Lt(np.inf)]  # length of a spell in rounds
 
 # Two-state Markov chains as a pure function of (key, t). In every round a chain keeps its state, or
-# with probability r renews it: draws another from the stationary law, good with probability p.
-# Then P(good -> bad) = r (1 - p), which is 1 / the mean length of a good spell, and likewise for
-# bad: r = 1 / good + 1 / bad and p = good / (good + bad). The state in round t is the one drawn at
-# the last renewal, so look back for it. The search ends at round 0: a chain
-# not renewed since has a state drawn once from the stationary law, so that nothing is approximated.
+# with probability r renews it: it draws a new state from the stationary law, good with probability
+# p. Then P(good -> bad) = r (1 - p), which is 1 / the mean length of a good spell, and likewise for
+# bad, so that r = 1 / good + 1 / bad and p = good / (good + bad). The state in round t is the one
+# drawn at the last renewal up to t, which must be searched. The search ends before round 0, where
+# every chain draws its first state from the stationary law: nothing is approximated.
 #
-# To look back fast, rounds go in blocks. One number says whether a block has a renewal and what the
-# last of them drew; later blocks need no more. A second number places the last renewal within its
-# block; the rounds before it renew with probability r each, and those after it do not.
+# To search fast, rounds are grouped into blocks. One random number of a block says whether it has a
+# renewal and which state its last renewal drew; if it has one, no earlier block matters. A second
+# number says in which round of the block the last renewal is; each round before it renews with
+# probability r, and no round after it.
 
 
 class _Law(NamedTuple):
     """A chain as thresholds for uniform random numbers, all scalars but `within`."""
 
-    renew: Array  # r: a round renews
+    renew: Array  # r: a round renews the state
     renew_good: Array  # r p: and the new state is good
     block: Array  # 1 - (1 - r)^BLOCK: a block renews
-    block_good: Array  # and the state that it ends with is good
+    block_good: Array  # and its last renewal draws good
     within: Array  # [BLOCK - 1] the last renewal of a block is at most 0, 1, ... before its end
-    share: Array  # p
+    share: Array  # p: the share of good rounds
 
 
 def _law(names: tuple[str, str], good: float, bad: float) -> _Law:

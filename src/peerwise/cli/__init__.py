@@ -12,6 +12,7 @@ from peerwise.cli import amend as amend  # its commands are of `network` and `pe
 from peerwise.cli import init, listing, sites, study
 from peerwise.cli.common import console, errors, stop_at_once
 from peerwise.cli.compare import compare
+from peerwise.cli.demo import demo
 from peerwise.cli.network import network_app
 from peerwise.cli.page import page, with_ports
 from peerwise.cli.peer import peer_app
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: list[Any] = [
-    *(study.demo, init.init, plan, study.run, compare, study.reproduce, study.report, page),
+    *(demo, init.init, plan, study.run, compare, study.reproduce, study.report, page),
     *(sites.join, sites.predict, sites.ledger),
 ]
 for command in _COMMANDS:

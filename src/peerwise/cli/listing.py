@@ -173,7 +173,7 @@ def data_show(
 ) -> None:
     """Show how a data set is read: the kind of every column, and what looks wrong."""
     from peerwise import data as sets
-    from peerwise.data.encode import WORDS
+    from peerwise.data.kinds import WORDS
 
     use_data(data)
     loaded = sets.load(name, target=target)

@@ -2,9 +2,10 @@
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -60,6 +61,23 @@ def access_of(port: int, host: str, token: Path | None, tls: Path | None) -> "Ac
 def tell(address: str) -> None:
     """Say where the page is."""
     console.print(f"Page: [bold]{escape(address)}[/]", highlight=False, soft_wrap=True)
+
+
+def tell_file(path: Path) -> None:
+    """Say which file a page was written to, and its size."""
+    size = path.stat().st_size / 1000
+    console.print(f"Page: [bold]{escape(str(path))}[/] ({size:,.0f} kB, one file)", highlight=False)
+
+
+@contextmanager
+def live_page(config: Path, folder: Path, cells: Any, port: int) -> Iterator[Any]:
+    """The page of a run, served while the run goes on."""
+    from peerwise.page.live import Following, LivePage
+
+    live = LivePage(Following(config.stem, folder, cells), port)
+    with live.server as server:
+        tell(server.address)
+        yield live
 
 
 def page(

@@ -51,7 +51,7 @@ def join(
     Every site holds out 30 % of its rows for the comparison. The gain comes with a 95 % interval.
     A second table reports how good the network's models are for every site and subgroup.
     """
-    from peerwise.data.encode import WORDS
+    from peerwise.data.kinds import WORDS
     from peerwise.report import figures, sites
     from peerwise.study.join import join as compare_sites
 

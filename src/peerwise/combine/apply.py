@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from peerwise.combine.packed import Packed
 from peerwise.core import Array, Chart, Inbox, Mean, Method, Slots, State, Tree
 
-TOGETHER = 64  # nodes whose slots are gathered together on a CPU
-GATHERED = 1 << 28  # bytes of slots that are gathered together on a GPU
-UNROLLED = 16  # slots accumulated without a loop: one pass over the values instead of one a slot
+TOGETHER = 64  # nodes whose slots a CPU gathers at the same time
+GATHERED = 1 << 28  # bytes of slots that a GPU gathers at the same time
+UNROLLED = 16  # up to so many slots are added without a loop, in one pass over the values
 
 
 def all_finite(tree: Tree) -> Array:
@@ -23,9 +23,9 @@ def all_finite(tree: Tree) -> Array:
 
     def fine(leaf: Array) -> Array:
         flat = leaf.reshape(leaf.shape[0], -1)
-        if jax.default_backend() == "cpu":  # where a product of matrices is quicker than a sum
+        if jax.default_backend() == "cpu":  # there a matrix product is faster than a sum
             return jnp.matmul(flat, jnp.zeros(flat.shape[1], flat.dtype)) == 0
-        return (flat * 0).sum(1) == 0  # a sum is quicker than `all`
+        return (flat * 0).sum(1) == 0  # a sum is faster than `all`
 
     leaves = jax.tree.leaves(tree)
     flags = [fine(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -41,12 +41,12 @@ def _weights(
     total = own + heard.sum()
     if rule.total:
         return own, heard, total
-    keeps = heard.sum() <= 0  # to the bit, whatever its own weight is
+    keeps = heard.sum() <= 0  # then own value * 1 / 1: unchanged to the bit
     return jnp.where(keeps, 1, own), heard, jnp.where(keeps, 1, total)
 
 
 def _on_server(rule: Mean, note: Tree, inbox: Inbox) -> tuple[Array, Array]:
-    """Weights as every node has them that is among the slots itself: none reads its own note."""
+    """Weights on a server, where a node's own message is in a slot: no rule may read its note."""
     of_all = getattr(rule.weigh, "on_server", None)
     if of_all is None:
         own, heard = rule.weigh(jax.tree.map(jnp.zeros_like, note), inbox)
@@ -68,8 +68,8 @@ def _raise(weight: Array, power: float) -> Array:
 def _add(total: Array, weight: Array, value: Array) -> Array:
     """total + weight * value, where a weight of 0 silences even NaN and infinity."""
     weight = weight.astype(value.dtype).reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
-    # The inner choice changes nothing. It stands between product and sum, which a compiler may
-    # otherwise make one rounding (FMA) in one program and two in another.
+    # The inner `where` changes no value. It keeps the compiler from fusing product and sum (FMA),
+    # which rounds once instead of twice, in some programs and not in others.
     product = jnp.where(value == value, weight * value, value)
     return total + jnp.where(weight > 0, product, 0)
 
@@ -95,8 +95,8 @@ def one_node(
 ) -> Tree:
     """One node's new value. `hears_itself`: its own message is among the slots (a server's answer).
 
-    Slots are added in their order, the node itself last, and the division by the sum of weights
-    comes at the very end: every runtime does it so, which is what makes them agree to the bit.
+    Slots are added in order, the node itself last, and the sum is divided by the sum of weights
+    at the very end. All runtimes use this order, so that they agree to the bit.
     """
     if isinstance(rule, Slots):
         return _over_slots(rule, own, note, inbox, hears_itself)

@@ -4,7 +4,6 @@ from peerwise.data.decode import decode
 from peerwise.data.describe import Column, Reading, describe
 from peerwise.data.encode import (
     Encoded,
-    Raw,
     Unknown,
     encode,
     encode_rows,
@@ -12,6 +11,7 @@ from peerwise.data.encode import (
     typed_frame,
 )
 from peerwise.data.fingerprint import fingerprint
+from peerwise.data.kinds import Raw
 from peerwise.data.loaders import Table, available, load
 from peerwise.data.manifest import verify
 from peerwise.data.scaling import standardise

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from peerwise.data.columns import MISSING, Coded, gaps, without
-from peerwise.data.encode import WORDS, Encoded, Raw, encode
+from peerwise.data.encode import Encoded, encode
+from peerwise.data.kinds import WORDS, Raw
 from peerwise.data.loaders import Table
 from peerwise.data.schema import Feature
 

@@ -1,6 +1,5 @@
 """From a raw table to numbers and their schema, or to numbers under a schema that is given."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -20,29 +19,21 @@ from peerwise.data.columns import (
     no_infinity,
     no_numbers,
     numbers,
-    quoted,
-    raw_column,
-    spelt,
     subset,
-    unsure,
     where,
     without,
 )
 from peerwise.data.discreet import is_discreet, shown
+from peerwise.data.kinds import WORDS, How, Raw, Typing, check_known, declared, overrides, settled
 from peerwise.data.loaders import Table
-from peerwise.data.numbers import Parsed, parse, spell
+from peerwise.data.numbers import parse, spell
 from peerwise.data.scaling import rescaled
-from peerwise.data.schema import KINDS, Feature, Schema
-from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.data.schema import Feature, Schema
+from peerwise.errors import BadData, UnknownName
 
 Array = npt.NDArray[Any]
 Dropped = list[tuple[str, str]]
-Typing = str | Mapping[str, str]
-TYPINGS = ("distinct", "manifest")
 TREATMENTS = ("category", "missing", "error")
-OVERRIDES = {"number": "numeric", "category": "categorical", "drop": "drop"}
-# Words that mean missing unless others are named: how many published tables write it.
-WORDS = ("?",)
 FEW = 10  # the most distinct values of a categorical column in the CRC paper's tables
 MANY = 50  # a target of more values, some of them broken numbers, is a quantity and no class
 
@@ -70,40 +61,6 @@ class Encoded(NamedTuple):
     split: Array | None
     dropped: tuple[tuple[str, str], ...]  # (column, reason)
     unknown: tuple[Unknown, ...] = ()  # categories that the schema does not have
-
-
-class Raw:
-    """The columns of a table as its source types them, each read when it is first asked for."""
-
-    def __init__(self, table: Table):
-        self.table = table
-        self.places = _columns(table)
-        self._read: dict[str, Array | Coded] = {}
-        self._numbers: dict[tuple[str, tuple[str, ...], bool], Array] = {}
-
-    def column(self, name: str) -> Array | Coded:
-        """One column of a frame: numbers, or texts with nothing changed."""
-        if name not in self._read:
-            assert isinstance(self.table.frame, pd.DataFrame)
-            self._read[name] = raw_column(name, self.table.frame.iloc[:, self.places[name]])
-        return self._read[name]
-
-    def numbers(self, name: str, words: tuple[str, ...], comma: bool) -> Array:
-        """One column as numbers, parsed once: repetitions read the same rows again and again."""
-        key = name, words, comma
-        if key not in self._numbers:
-            self._numbers[key] = numbers(name, without(self.column(name), words), comma)
-        return self._numbers[key]
-
-
-class How(NamedTuple):
-    """How columns are read where no schema is given."""
-
-    typing: str
-    missing: str
-    kinds: Mapping[str, str]  # declared by the source or the user, by column
-    limit: int  # the most distinct values of a category, under "distinct"
-    words: tuple[str, ...]
 
 
 def encode(
@@ -151,11 +108,11 @@ def encode(
         raise BadData(f"'{table.name}' has no rows")
     if len(table.labels) != len(table.frame):
         raise BadData(f"'{table.name}': {len(table.frame)} rows, {len(table.labels)} labels")
-    overrides, left = _overrides(columns or {}, raw)
+    chosen, left = overrides(columns or {}, raw)
     unwanted = dict.fromkeys([drop] if isinstance(drop, str) else drop)
-    _known(unwanted, raw.places)
+    check_known(unwanted, raw.places)
     unwanted |= left
-    kinds = _declared(table, typing, raw.places) | overrides
+    kinds = declared(table, typing, raw.places) | chosen
     how = How("distinct" if typing == "distinct" else "manifest", missing, kinds, distinct,
               tuple(words))  # fmt: skip
     labels = _labels(table, how)
@@ -216,8 +173,8 @@ def typed_frame(
     other rows of a column of numbers, a word is an error as it is under a schema.
     """
     raw = Raw(table)
-    overrides, unwanted = _overrides(columns or {}, raw)
-    kinds = _declared(table, "manifest", raw.places) | overrides
+    chosen, unwanted = overrides(columns or {}, raw)
+    kinds = declared(table, "manifest", raw.places) | chosen
     how = How("manifest", "category", kinds, FEW, tuple(words))
     out: dict[str, Any] = {}
     for name in (n for n in raw.places if n not in unwanted):
@@ -271,96 +228,6 @@ def _learn_classes(table: Table, labels: Array | Coded) -> tuple[str, ...]:
                 "classes; name another target, or turn it into a few classes"
             )
     return in_order(texts)
-
-
-def _columns(table: Table) -> dict[str, int]:
-    """The place of each column, which for an image is a pixel of a channel."""
-    if not isinstance(table.frame, pd.DataFrame):
-        if table.frame.dtype.kind not in "buif":
-            raise BadData(f"the array of '{table.name}' must hold numbers, got {table.frame.dtype}")
-        return {f"f{j}": j for j in range(table.frame.size // max(len(table.frame), 1))}
-    places = {str(name): j for j, name in enumerate(table.frame.columns)}
-    if len(places) < table.frame.shape[1]:
-        raise BadData(f"two columns of '{table.name}' have the same name; rename one")
-    return places
-
-
-def _known(names: Iterable[str], columns: Iterable[str]) -> None:
-    known = set(columns)
-    for name in names:
-        if name not in known:
-            raise UnknownName("column", name, known)
-
-
-def _overrides(columns: Mapping[str, str], raw: Raw) -> tuple[dict[str, str], dict[str, None]]:
-    """The kinds that a user gives single columns, and the columns to leave out."""
-    _known(columns, raw.places)
-    for name, kind in columns.items():
-        if kind not in OVERRIDES:
-            raise BadSetting(
-                f"[data.columns] {quoted(name)} must be one of {', '.join(OVERRIDES)}, got {kind!r}"
-            )
-        if kind == "category" and not isinstance(raw.table.frame, pd.DataFrame):
-            raise BadSetting(f"'{name}' belongs to an array of numbers and cannot be a category")
-    kinds = {name: OVERRIDES[kind] for name, kind in columns.items() if kind != "drop"}
-    return kinds, dict.fromkeys(name for name, kind in columns.items() if kind == "drop")
-
-
-def _declared(table: Table, typing: Typing, columns: Iterable[str]) -> dict[str, str]:
-    """The kinds that the source or the caller declares; none under the rule "distinct"."""
-    if typing == "distinct":
-        return {}
-    if isinstance(typing, str) and typing != "manifest":
-        raise UnknownName("typing", typing, TYPINGS)
-    own = {} if isinstance(typing, str) else dict(typing)
-    _known(own, columns)
-    for name, kind in own.items():
-        if kind not in KINDS:
-            raise BadSetting(f"the kind of column '{name}' must be one of {KINDS}, got {kind!r}")
-        if kind != "numeric" and not isinstance(table.frame, pd.DataFrame):
-            raise BadSetting(f"'{name}' belongs to an array of numbers and cannot be {kind}")
-    return dict.fromkeys(table.categorical or (), "categorical") | own
-
-
-def settled(name: str, whole: Array | Coded, how: How, rows: Array | None) -> Array | Coded:
-    """A column of some rows as numbers or as texts, by what it holds and what is declared of it."""
-    kind = how.kinds.get(name)
-    if kind == "numeric":
-        return subset(numbers(name, without(whole, how.words), comma=True), rows)
-    column = subset(whole, rows)
-    if not isinstance(column, Coded):
-        column = numbers(name, column)
-        return factorise(column) if kind == "categorical" else column
-    bare = without(column, how.words)
-    read = parse(bare.texts) if column.free and bare.texts else None
-    plain = read is not None and bool(read.fits.all()) and not read.codes.any()
-    if kind is None and read is not None:
-        if plain and read.unsure:
-            raise BadData(unsure(name, read.unsure))
-        if plain:
-            return numbers(name, bare, read=read)
-        if _mixed(read, how):
-            raise BadData(_mend(name, whole, bare.texts[int(np.argmin(read.fits))]))
-    kept = column if how.missing == "category" else bare
-    return spelt(kept) if plain else kept
-
-
-def _mixed(read: Parsed, how: How) -> bool:
-    """Whether a few words stand between numbers: as texts these would lose their order."""
-    few = how.limit if how.typing == "distinct" else 2
-    fits = int(read.fits.sum())
-    return not read.codes.any() and fits > few and fits > len(read.fits) / 2
-
-
-def _mend(name: str, column: Array | Coded, text: str) -> str:
-    assert isinstance(column, Coded)
-    word = '"..."' if is_discreet() else json.dumps(text, ensure_ascii=False)
-    return (
-        f"column '{name}' holds numbers and {'a text' if is_discreet() else word} "
-        f"{where(column.codes == column.texts.index(text))}; mend it, or say [data] "
-        f"missing_words = [{word}] (--missing-word) if it means missing, or [data.columns] "
-        f'{quoted(name)} = "category" or "drop" (--column)'
-    )
 
 
 def _learn_frame(

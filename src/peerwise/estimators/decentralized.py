@@ -18,9 +18,9 @@ from peerwise.agreement import phase_options
 from peerwise.core import Tree
 from peerwise.declare import Varies, find
 from peerwise.errors import BadData, BadSetting, PeerwiseError, UnknownName
-from peerwise.estimators.calibrated import Tabular
 from peerwise.estimators.columns import as_columns, constant, encoded, learn_schema, without
 from peerwise.estimators.network_model import NetworkModel
+from peerwise.estimators.tabular import Tabular
 from peerwise.learner import Cell, World, assemble, cell, offered
 from peerwise.learner.assemble import make_links
 from peerwise.learner.firsts import check_exact, settled
@@ -259,8 +259,8 @@ class DecentralizedClassifier(Tabular):
         before, world = world.schema, settled(described, world, make_links(described, world))
         if world.schema is not before:
             raise BadSetting(
-                "units and features that are found by sealed sums are of run files and peers; "
-                "take what is given"
+                "an estimator cannot compute units or select features by sealed sums, as run files "
+                'and peers can; set units = "given" and leave select out'
             )
         described = _settled(described, world)
         parts = assemble(described, world)

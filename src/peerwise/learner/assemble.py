@@ -19,7 +19,7 @@ from peerwise.learner.firsts import bounds_of, budget_of, check_exact, settled
 from peerwise.learner.sections import Cell
 from peerwise.learner.world import World
 from peerwise.methods.baselines import Pooled
-from peerwise.methods.gossip_nb import release
+from peerwise.methods.releasing import release
 from peerwise.metrics.clock import Clock
 from peerwise.models.family import Model
 from peerwise.models.registry import agreed, check_rows, first_phase

@@ -54,7 +54,8 @@ def structure(cell: Cell, world: World) -> First | None:
         if not _noisy(cell):
             return None  # a number that is known to all, or an exact sum
         raise BadSetting(
-            f"nobody knows how far a row moves what {cell['model']['name']} must agree on first"
+            f"{cell['model']['name']} cannot be learnt with noise: how far one row can change what "
+            "its nodes first agree on is not known; use another model, such as naive_bayes"
         )
 
     def decided(world: World, total: Tree, noise: float) -> World:
@@ -112,8 +113,8 @@ def units(cell: Cell, world: World) -> First | None:
         return None
     if is_plain(cell):
         raise BadSetting(
-            f"{cell['model']['name']} is about numbers as they are, which have no center and "
-            'scale: take [method] units = "given"'
+            f"{cell['model']['name']} uses numbers as they are, without center and scale; set "
+            '[method] units = "given"'
         )
     numbers = _numbers(world.schema)
     if numbers and world.bounds is None:
@@ -249,8 +250,8 @@ def check_exact(cell: Cell, phase: Phase) -> None:
     """Refuse an exact sum over rows where nodes spend a budget."""
     if "privacy" in cell and _noisy(cell) and not phase.public:
         raise BadSetting(
-            f"what {cell['model']['name']} must agree on first is an exact sum over rows, which no "
-            "budget allows; take sealed_nb or sealed_crc, which add noise to it"
+            f"nodes that learn {cell['model']['name']} first agree on an exact sum over rows, "
+            "which no budget allows; use sealed_nb or sealed_crc, which add noise to it"
         )
 
 

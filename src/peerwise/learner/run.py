@@ -26,8 +26,8 @@ from peerwise.simulate import simulate
 from peerwise.simulate.sharded import look_over
 from peerwise.topology.links import edges_of
 
-ROWS_VARIABLE = "PEERWISE_ROWS"  # where the nodes' rows lie: device or host
-EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` adds
+ROWS_VARIABLE = "PEERWISE_ROWS"  # which memory holds the nodes' rows: device or host
+EARLY = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)  # rounds that `[run] early` records in addition
 
 
 class Outcome(NamedTuple):
@@ -39,20 +39,20 @@ class Outcome(NamedTuple):
 
     rounds: np.ndarray  # [r] which rounds were recorded
     values: dict[str, np.ndarray]  # name -> [repetitions, r or 1, nodes, ...] or [repetitions, r]
-    bytes_per_link: int  # of one message
-    messages: int  # sent in all in one repetition: the mean over repetitions
+    bytes_per_link: int  # the size of one message
+    messages: int  # messages of all nodes in one repetition, as a mean over repetitions
     details: dict[str, np.ndarray] = {}  # of the first repetition, for a page  # noqa: RUF012
 
 
 class Seen(NamedTuple):
-    """What is known of a run that goes on, after some rounds of one group of repetitions."""
+    """How far a run is, after some rounds of one group of repetitions."""
 
-    rounds: int  # done
+    rounds: int  # rounds that are done
     total: int
     recorded: np.ndarray  # [r] rounds that were measured so far
     error: np.ndarray  # [repetitions, r, nodes] test errors
-    seconds: float  # since this group began, compiling included
-    group: int  # repetitions of other shapes run one after the other
+    seconds: float  # since this group began, compilation included
+    group: int  # repetitions of different shapes are groups, which run one after the other
     groups: int
 
 
@@ -79,7 +79,7 @@ def assembled(cell: Cell) -> tuple[list[World], list[Assembled]]:
     degree = max(one.slots for one in links)
     if cell.method.traits.place == "pooled":
         return worlds, [assemble(cell, w, degree) for w in worlds]
-    # of equal shapes, so that repetitions run side by side
+    # pad all repetitions to equal shapes, so that one program runs them side by side
     packed = pack_alike([w.x for w in worlds], [w.y for w in worlds], [w.owned for w in worlds])
     pairs = zip(worlds, packed, strict=True)
     return worlds, [assemble(cell, w, degree, shards) for w, shards in pairs]
@@ -96,13 +96,13 @@ def run(
 ) -> Outcome:
     """Run all repetitions of a cell, side by side where their shapes allow it.
 
-    `predictions`: the details also have what the first repetition's nodes say of the test rows.
-    `watch` is told now and then what was measured so far.
-    With a `mesh` its devices share every network, one repetition after the other.
+    `predictions`: the details also hold the first repetition's predictions for the test rows.
+    `watch` is called now and then with what was measured so far.
+    With a `mesh`, its devices share each network, and repetitions run one after the other.
     """
     worlds, parts = assembled(cell)
     if cell.method.traits.place == "pooled" or (mesh is not None and mesh.devices.size == 1):
-        mesh = None  # one node learns from all rows
+        mesh = None  # there is one node, or one device: nothing to share
     s, silent = cell["run"], cell.method.traits.place in ("pooled", "alone")
     stages, at = tuple(s["stages"]), recorded(cell)
     seeds = [int(x) for x in np.random.SeedSequence([s["seed"], 3]).generate_state(len(parts))]
@@ -113,28 +113,7 @@ def run(
     )  # fmt: skip
     methods, probes = [p.method for p in parts], [p.probe for p in parts]
     rows = os.environ.get(ROWS_VARIABLE, "device")
-    if mesh is not None:
-        runs = [
-            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe],
-               checkpoint=checkpoint and checkpoint.with_name(f"{checkpoint.name}.{i}"))
-            for i, (p, seed) in enumerate(zip(parts, seeds, strict=True))
-        ]  # fmt: skip
-    elif rows != "device":  # which are for one network at a time
-        runs = [
-            _as_replica(go(p.method, p.shards, p.links, seed=seed, probe=p.probe, rows=rows))
-            for p, seed in zip(parts, seeds, strict=True)
-        ]
-    elif _alike(parts):
-        links: Any = parts[0].links if silent else [p.links for p in parts]
-        runs = [
-            go(methods[0], [p.shards for p in parts], links, seed=seeds, probe=probes,
-               checkpoint=checkpoint, **clock.next())
-        ]  # fmt: skip
-    else:
-        runs = [
-            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe], **clock.next())
-            for p, seed in zip(parts, seeds, strict=True)
-        ]
+    runs = _simulated(parts, seeds, go, clock, checkpoint, silent, rows, mesh is not None)
     states = [(r.state, i) for r in runs for i in range(_count(r))]
     train = [metrics.errors("train", w.x, w.y) for w in worlds]
     if rows == "host":
@@ -156,6 +135,36 @@ def run(
     if predictions:
         more |= details.of_predictions(worlds[0], parts[0], states[0], s["precision"])
     return Outcome(np.array(at or [0]), values, size, messages, more)
+
+
+def _simulated(
+    parts: list[Assembled], seeds: list[int], go: Any, clock: "_Clock", checkpoint: Path | None,
+    silent: bool, rows: str, shared: bool,
+) -> list[Any]:  # fmt: skip
+    """Runs of all repetitions: in one program if their shapes agree, otherwise one by one.
+
+    `shared`: several devices share each network, which then is run alone.
+    """
+    if shared:
+        return [
+            go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe],
+               checkpoint=checkpoint and checkpoint.with_name(f"{checkpoint.name}.{i}"))
+            for i, (p, seed) in enumerate(zip(parts, seeds, strict=True))
+        ]  # fmt: skip
+    if rows != "device":  # rows in the host's memory allow one network at a time
+        return [
+            _as_replica(go(p.method, p.shards, p.links, seed=seed, probe=p.probe, rows=rows))
+            for p, seed in zip(parts, seeds, strict=True)
+        ]
+    if _alike(parts):
+        links: Any = parts[0].links if silent else [p.links for p in parts]
+        shards, probes = [p.shards for p in parts], [p.probe for p in parts]
+        method, times = parts[0].method, clock.next()
+        return [go(method, shards, links, seed=seeds, probe=probes, checkpoint=checkpoint, **times)]
+    return [
+        go(p.method, [p.shards], [p.links], seed=[seed], probe=[p.probe], **clock.next())
+        for p, seed in zip(parts, seeds, strict=True)
+    ]
 
 
 class _Clock:

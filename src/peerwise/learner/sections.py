@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Lt
 
-from peerwise.data.encode import WORDS
+from peerwise.data.kinds import WORDS
 from peerwise.declare import (
     Declared,
     Named,

@@ -20,39 +20,39 @@ from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.learner.sections import Cell
 from peerwise.methods.baselines import one_hot
 
-ROWS = 50  # a node, unless a description says otherwise
+ROWS = 50  # rows of a node by default
 
 
 class World(NamedTuple):
-    """The rows of one repetition, and what is known of the network beside them."""
+    """The rows of one repetition, and the facts about its network."""
 
     x: np.ndarray  # [m, d] training rows, encoded and standardised
     y: np.ndarray
     owned: Sequence[np.ndarray]  # the rows of x of each node
     schema: data.Schema
     nodes: int
-    rows: int | None  # of the whole network, as far as it is known
-    seed: int = 0  # of the graph
+    rows: int | None  # rows in the whole network; None if unknown
+    seed: int = 0  # the seed of the graph
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
-    shape: tuple[int, ...] | None = None  # of a row: more than one number for images
-    links: Any = None  # the topology, where it is given and not drawn
-    sums: Any = None  # what a first phase found, where it is past
-    draw: Any = None  # a release that was drawn before
-    bounds: Any = None  # least and greatest values of the numbers, where they are public
-    budget: Any = None  # what a node spends, where it is settled
-    settled: bool = False  # whether what nodes agree on by sealed sums is past
+    shape: tuple[int, ...] | None = None  # the shape of a row; for images (height, width, ...)
+    links: Any = None  # the topology; None: draw it
+    sums: Any = None  # the sums of the first phase; None before it
+    draw: Any = None  # the noised release of this node, if it was drawn before
+    bounds: Any = None  # public (low, high) of the numeric features; None if there are none
+    budget: Any = None  # what a node spends; None if that is not decided
+    settled: bool = False  # whether the sealed sums before learning are done
     unseen: tuple[data.Unknown, ...] = ()  # categories that no training row has
     groups: dict[str, np.ndarray] = {}  # column -> its texts in the test rows  # noqa: RUF012
 
 
 def is_plain(cell: Cell) -> bool:
-    """Whether the model is of numbers as they are, which are then not standardised."""
+    """Whether the model uses numbers as they are, without standardising them."""
     return "model" in cell and find("model", cell["model"]["name"]).traits.plain
 
 
 def finds_units(cell: Cell) -> bool:
-    """Whether nodes find center and scale by a sealed sum: then only bounds are public."""
+    """Whether nodes compute center and scale by a sealed sum, so that only bounds are public."""
     return bool(cell["method"].get("units") == "sealed")
 
 

@@ -20,7 +20,7 @@ from annotated_types import Ge, Lt
 from peerwise.core import Array, Inbox, Message, Method, Range, Shard, Slots, State, Tree
 from peerwise.declare import declares
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.methods.gossip_nb import Release, release
+from peerwise.methods.releasing import Release, release
 from peerwise.models.family import Model, log_posterior
 from peerwise.privacy.budget import Queries
 

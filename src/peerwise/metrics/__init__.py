@@ -13,14 +13,7 @@ from peerwise.metrics.calibration import (
     ood_auroc,
     reliability,
 )
-from peerwise.metrics.clinical import (
-    Difference,
-    by_node,
-    confusion,
-    difference,
-    report,
-    should_join,
-)
+from peerwise.metrics.clinical import by_node, confusion, report
 from peerwise.metrics.curves import (
     Reached,
     box,
@@ -30,6 +23,7 @@ from peerwise.metrics.curves import (
     traffic,
 )
 from peerwise.metrics.fairness import Fairness, fairness, own_rows
+from peerwise.metrics.joining import Difference, difference, should_join
 from peerwise.metrics.probes import (
     calibration,
     consensus,

@@ -22,16 +22,16 @@ class Theta(NamedTuple):
 
     weight: Array  # [c, q]
     guards: Array  # how many entries theta had to change to make them valid
-    shared: Array = None  # [r], where classes share something
+    shared: Array = None  # [r] coefficients of psi(x); None if classes share no parameters
 
 
 class Phase(NamedTuple):
-    """What must be agreed before a model's statistics mean anything: a sum over all rows."""
+    """A sum over all rows that nodes must know before they can compute a model's statistics."""
 
-    count: Callable[[Shard], Tree]  # a node's own term
+    count: Callable[[Shard], Tree]  # a node's rows -> its term of the sum
     options: Callable[[Any], dict[str, Any]]  # the sum over all nodes -> options of the model
-    public: bool = False  # in a simulation all nodes know it, as they know center and scale
-    # how far one row moves all sums together, in the L2 norm; None: nobody knows
+    public: bool = False  # whether simulated nodes simply know it, like center and scale
+    # the most by which one row changes all sums together, in the L2 norm; None: unknown
     reach: float | None = None
 
 
@@ -57,9 +57,9 @@ class Model(NamedTuple):
     shared: int = 0  # r, the length of psi(x)
     common: Callable[[Array], Array] | None = None  # x [m, d] -> psi [m, r]
     linear: bool = True  # False: rows with missing values need `terms`
-    wants: str = "standardised"  # what numeric columns must be: or "counts", or "binary"
-    cardinalities: tuple[int, ...] = ()  # of the columns of x: 0 for a number
-    # what the entries of phi and of psi are; None: nobody knows how far a row moves them
+    wants: str = "standardised"  # what numeric columns must hold; also "counts" or "binary"
+    cardinalities: tuple[int, ...] = ()  # categories of each column of x; 0 for a number
+    # what the entries of phi and psi are; None: the most by which a row changes them is unknown
     entries: Callable[[], tuple[Entries, Entries | None]] | None = None
 
 

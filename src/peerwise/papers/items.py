@@ -1,10 +1,10 @@
-"""What can be reproduced: papers and their items, as data.
+"""Papers and their items (tables and figures) that can be reproduced, as data.
 
-A paper's `paper.toml` has what it varies (sections of `peerwise.learner`), the titles of its items,
-which fields stand in rows and columns of their tables, names, printed numbers and claims. What is
-left for Python is how descriptions are put together, and what is read of every run. Modules of
-items import none of the numerics: listing everything takes a moment. Functions of a paper's modules
-`report`, `figures` and `claims` are given by name and imported when they are needed.
+A paper's `paper.toml` holds what it varies (sections of `peerwise.learner`), the titles of its
+items, the fields in rows and columns of their tables, names, printed numbers and claims. Its Python
+modules build the descriptions and choose what to read of every run. These modules import none of
+the numerics, so that `peerwise list items` is fast: functions of a paper's modules `report`,
+`figures` and `claims` are given by name and imported when they are needed.
 """
 
 import re
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from peerwise.report.grid import Grid
     from peerwise.study.results import Claim, Record
 
-CLOSE, NEAR = 0.01, 0.05  # gaps below these count as having converged to RC, and as near to it
+CLOSE, NEAR = 0.01, 0.05  # a gap to RC below CLOSE counts as converged, below NEAR as near to it
 Description = dict[str, Any]  # sections of `peerwise.learner`
 Tasks = dict[str, Task]  # by name
-Plan = Callable[[list[str], "Scale"], Tasks]  # of some data sets, at a scale
-Done = dict[str, Any]  # what runs gave, by name: arrays of a task, the outcome of a cell
-Names = Mapping[str, Any]  # field -> its values as people write them, or a format or function
+Plan = Callable[[list[str], "Scale"], Tasks]  # data sets, scale -> tasks
+Done = dict[str, Any]  # results by name: arrays of a task, or the outcome of a cell
+Names = Mapping[str, Any]  # field -> how to print its values: a table, a format or a function
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -41,7 +41,7 @@ _KEPT: ContextVar[list[dict[str, Any]] | None] = ContextVar("kept", default=None
 
 
 def available() -> list[dict[str, Any]]:
-    """The data sets at hand or, while a kept run is shown, those that it was run on."""
+    """The data sets found here; while a kept run is shown, those that it was run on."""
     from peerwise import data
 
     kept = _KEPT.get()
@@ -50,7 +50,7 @@ def available() -> list[dict[str, Any]]:
 
 @contextmanager
 def as_run_on(entries: list[dict[str, Any]] | None) -> Iterator[None]:
-    """Show a kept run as if the data that it was run on were at hand."""
+    """While inside, `available` gives the data sets that a kept run was run on."""
     before = _KEPT.set(entries)
     try:
         yield
@@ -59,13 +59,13 @@ def as_run_on(entries: list[dict[str, Any]] | None) -> Iterator[None]:
 
 
 class Scale(NamedTuple):
-    """At which size items are run."""
+    """The size at which items are run."""
 
     quick: bool = False
     repetitions: int | None = None  # None: the item's own
 
     def times(self, full: int, quick: int) -> int:
-        """How often something is repeated."""
+        """The number of repetitions: the given one, or the full or quick default."""
         return self.repetitions or (quick if self.quick else full)
 
 
@@ -77,103 +77,102 @@ class Dataset(NamedTuple):
     drop: tuple[str, ...] = ()
     note: str = ""
     present: bool = True
-    rows: int = 0  # 0: not known before it is read
-    distinct: int | None = None  # the most values of a category, where it is not the usual one
-    variant: bool = False  # ours, beside a set of the paper
+    rows: int = 0  # 0: unknown before the file is read
+    distinct: int | None = None  # the most values of a category; None: the usual limit
+    variant: bool = False  # whether it is our variant of a set of the paper
 
 
 class Column(NamedTuple):
     """A column of a table: what runs and what is measured."""
 
-    name: str  # the paper's
+    name: str  # as the paper calls it
     metric: str  # test_gap, train_gap, test_error, train_error, node_std, rounds_to_gap
     update: Description = {}  # the sections that differ from the default  # noqa: RUF012
     method: str = "crc"
-    part: str = "test"  # for node_std: the standard deviation of which error
+    part: str = "test"  # for node_std: whether of the test or of the training error
     round: str = "last"  # or "best": each repetition at its best round
-    reference: Description | None = None  # sections of the reference, where it has other rows
+    reference: Description | None = None  # sections of the reference, if it learns from other rows
     header: str = ""
 
     @property
     def title(self) -> str:
-        """What stands above the column."""
+        """The column's heading."""
         return self.header or self.name
 
     @property
     def needs_reference(self) -> bool:
-        """Whether it is a distance to the reference."""
+        """Whether its metric is a distance to the reference."""
         return self.metric in ("train_gap", "test_gap", "rounds_to_gap")
 
 
 class Reading(NamedTuple):
-    """A number that is read of every run: a metric, where it is in the arrays, more settings."""
+    """A number to read from every run: its metric, how to read it, and settings to add."""
 
     metric: str
-    read: Callable[[Arrays], Any]  # arrays -> one value a repetition; a KeyError: it has none
+    read: Callable[[Arrays], Any]  # arrays -> a value for each repetition; KeyError if none
     setting: dict[str, Any] = {}  # noqa: RUF012
 
 
 class Table(NamedTuple):
-    """How numbers are laid out: which fields stand in rows and columns, which give a table each.
+    """The layout of a table: which fields make its rows and columns, and which separate tables.
 
-    Several numbers of one cell are shown as their mean, or one after the other where they are
-    `joined` by a field.
+    A cell with several numbers shows their mean, or with `joined` all of them in turn.
     """
 
     rows: tuple[str, ...]
-    columns: tuple[str, ...]  # "a|b": a, or b where there is no a
-    by: tuple[str, ...] = ()  # a table for each
-    head: str = ""  # above the rows, with the fields of `by` in braces
-    between: str = ", "  # what parts the fields of a row
-    digits: Mapping[str, str] = {}  # by metric; .3f where none are given
-    least: int = 2  # repetitions from which a mean has its interval; 0: never
-    intervals: tuple[str, ...] = ()  # metrics that have one; all if none is named
-    paper: str = ""  # digits of the paper's numbers, where it has any
-    inside: bool = False  # the paper's stand in our cells, not in columns of their own
-    joined: str = ""  # a field whose values stand in one cell, an arrow between
-    counted: bool = False  # how many are below .01 (below .05), instead of numbers
-    best: bool = False  # the lowest of a row is marked
-    shaded: bool = False  # small gaps are marked, and counted below the table
+    columns: tuple[str, ...]  # "a|b": a, or b if there is no a
+    by: tuple[str, ...] = ()  # one table for each combination of these fields
+    head: str = ""  # the heading of the rows, with fields of `by` in braces
+    between: str = ", "  # separates the fields of a row
+    digits: Mapping[str, str] = {}  # number format by metric; .3f by default
+    least: int = 2  # show an interval from so many repetitions on; 0: never
+    intervals: tuple[str, ...] = ()  # metrics that show an interval; all if none is named
+    paper: str = ""  # number format of the paper's numbers; empty if there are none
+    inside: bool = False  # show the paper's numbers in our cells, not in columns of their own
+    joined: str = ""  # a field whose values share one cell, with an arrow between them
+    counted: bool = False  # show how many gaps are below .01 (below .05), instead of numbers
+    best: bool = False  # mark the lowest number of a row
+    shaded: bool = False  # mark small gaps, and count them below the table
     names: Names = {}  # noqa: RUF012
 
 
 class Item(NamedTuple):
-    """A table or figure: what is run, what is read of it and how that is shown."""
+    """A table or figure: what it runs, what it reads from the runs and how it shows that."""
 
     title: str
     about: str
     runs: Plan | None = None
-    named: str = "{dataset} {variant}"  # what the name of a run says; {q:f} is a number
-    reads: tuple[Reading, ...] | str = ()  # or a function of `report`: view -> numbers
+    named: str = "{dataset} {variant}"  # how a run's name holds its fields; {q:f} is a number
+    reads: tuple[Reading, ...] | str = ()  # or the name of a function in `report`: view -> numbers
     tables: tuple[Table, ...] = ()
     figure: str = ""  # a function of `figures`: view -> a figure, or "papers.figures:function"
     legend: str = ""
     quick_note: str = ""  # what a quick run cannot show
     needs_data: bool = True
     columns: tuple[Column, ...] = ()  # cells to run, instead of tasks
-    least: int = 0  # data sets of fewer rows are left out
-    curves: bool = False  # errors against rounds are kept, too
+    least: int = 0  # leave out data sets with fewer rows
+    curves: bool = False  # also keep errors by round
 
 
 class Run(NamedTuple):
-    """What one run gave, and what its name says of it."""
+    """The arrays of one run, and the fields in its name."""
 
     fields: dict[str, Any]
     arrays: Arrays
 
 
 class Number(NamedTuple):
-    """A number of an item: values one a repetition, and what is shown if not their mean."""
+    """A number of an item: a value for each repetition, and fields that override the record's."""
 
     dataset: str
     metric: str
     values: Any
     setting: dict[str, Any]
-    shown: dict[str, Any] = {}  # fields of the record that are known better  # noqa: RUF012
+    shown: dict[str, Any] = {}  # replaces fields of the record, e.g. its mean  # noqa: RUF012
 
 
 class View(NamedTuple):
-    """An item with all that numbers and figures are made of."""
+    """An item with the runs and records from which its numbers and figures are made."""
 
     paper: "Paper"
     name: str
@@ -299,7 +298,7 @@ def settings_of(name: str) -> dict[str, Any]:
 
 
 def _tuples(kind: Any, of: Mapping[str, Any]) -> Any:
-    """A table or an item of what a file says; what else is there is the paper's own."""
+    """A table or an item from a file's fields; fields of other names are the paper's own."""
     fields = {k: v for k, v in of.items() if k in kind._fields}
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
@@ -315,7 +314,7 @@ def title(names: Names, key: str, value: Any) -> str:
 
 
 def fields_of(pattern: str, name: str) -> dict[str, Any]:
-    """What the name of a run says, by the item's pattern."""
+    """The fields in the name of a run, by the item's pattern."""
     fields: dict[str, Any] = {}
     keys = re.findall(r"{(\w+):?(\w?)}", pattern)
     texts = re.split(r"{[^}]+}", pattern)

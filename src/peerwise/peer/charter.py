@@ -84,8 +84,8 @@ class Charter(Terms):
         terms.distinct([f.name for f in self.features], "the feature")
         if self.target in {f.name for f in self.features}:
             raise BadSetting(
-                f"the target '{self.target}' is among the features; a node would be told what it is"
-                " to predict: remove the feature"
+                f"the target '{self.target}' is also listed as a feature, so that the model would "
+                "be given the answer; remove that feature"
             )
         description = self.description
         if set(self.own_code) <= set((info.context or {}).get("allowed", ())):
@@ -169,9 +169,9 @@ class Charter(Terms):
         if self.hash != other.hash:
             words = next(self._differences(other, False), "they are written differently")
             raise BadSetting(
-                f"that is another charter: {words}. While a federation runs it keeps its terms; "
-                "only what `peerwise network amend` changes may change. Anything else is a new "
-                "charter, which all sites begin together with a new --state"
+                f"that is another charter, not an edition of this one: {words}. While a federation "
+                "runs, its charter changes only in what `peerwise network amend` can change. For "
+                "any other change, all sites start a new charter together, each with a new --state"
             )
         return list(self._differences(other, True))
 
@@ -213,8 +213,8 @@ class Charter(Terms):
         if self._cell is None:
             options = " ".join(f"--allow {name}" for name in self.own_code)
             raise BadSetting(
-                f"the charter names code of its author: {', '.join(self.own_code)}. Read it, and "
-                f"if it may run at this site, give {options}"
+                f"the charter would run code of its author here: {', '.join(self.own_code)}. Read "
+                f"that code; to let it run at this site, give {options}"
             )
         return self._cell
 

@@ -143,7 +143,7 @@ class Computing:
         if done.result is not None:
             return done.result, done.heard, done.aside
         facts = {**wanted.place._asdict(), "why": done.why[:500]}
-        log.warning("a round that fails with and without the neighbours", extra={"facts": facts})
+        log.warning("a round fails even without the neighbours", extra={"facts": facts})
         try:
             return self._tried(wanted, node.forgetting(memory), {}), (), {}
         except PeerwiseError:  # what could be sent before can be sent again

@@ -21,6 +21,7 @@ from peerwise.peer.keeping import KEPT, Keeping, looked
 from peerwise.peer.large import Body, Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.meters import Meters
+from peerwise.peer.options import Options
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol.messages import (
@@ -42,14 +43,11 @@ from peerwise.peer.protocol.messages import (
     Wake,
 )
 from peerwise.peer.protocol.pace import paced
-from peerwise.peer.renewing import Renewals
 from peerwise.peer.signing import marked
 from peerwise.peer.spool import Spools
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Format
-
-PATIENCE = 259_200.0  # seconds: three days, in which a machine that is down is noticed
 
 
 async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -65,30 +63,6 @@ async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
 def _write_down(effect: Log) -> None:
     say = log.warning if effect.warning else log.info
     say(effect.event, extra={"facts": dict(effect.facts)})
-
-
-class Options:
-    """What is a peer's own business and not the charter's."""
-
-    def __init__(
-        self,
-        listen: str | None = None,
-        linger: float = 600.0,
-        call_timeout: float = 30.0,
-        held_out: Any = None,
-        addresses: dict[str, str] | None = None,
-        watch: float = 1.0,
-        compare: float = 10.0,
-        patience: float = PATIENCE,
-        renewals: Renewals | None = None,
-    ):
-        self.listen, self.linger, self.call_timeout = listen, linger, call_timeout
-        self.patience = patience  # seconds without a word of those for whom a round waits
-        self.held_out = held_out  # rows (x, y) in the charter's units to look at, or None
-        self.addresses = addresses or {}  # of neighbours, where not those of the charter
-        self.watch = watch  # seconds between two looks at what the operator wants
-        self.renewals = renewals  # where to look whether the certificate was renewed
-        self.compare = compare  # and between two comparisons of what neighbours signed
 
 
 class Daemon:

@@ -30,8 +30,8 @@ from peerwise.privacy.shares import bits_for, honest_members, least_members, sha
 
 DESCRIPTION = ("method", "model", "net", "privacy", "run")
 RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
-_SIMULATED = {"data": "rows are each node's own", "split": "rows are each node's own",
-              "network": "who talks to whom stands in [nodes.NAME]"}  # fmt: skip
+_SIMULATED = {"data": "each node has its own rows", "split": "each node has its own rows",
+              "network": "[nodes.NAME] lists who talks to whom"}  # fmt: skip
 _PLACES = {"server": "a server", "pooled": "all rows at one place"}
 # where the keys of a charter of 0.6 stand now
 _ROUNDS = {"count": "[run] rounds", "seed": "[run] seed"}
@@ -72,15 +72,15 @@ def check_moved(raw: Mapping[str, Any]) -> None:
     """Refuse a key that stands elsewhere now, and one that is of simulations."""
     for section, why in _SIMULATED.items():
         if section in raw:
-            raise BadSetting(f"[{section}] is of simulations; remove it: {why}")
+            raise BadSetting(f"[{section}] is only for simulations; remove it: {why}")
     if "rounds" in raw:
         given = raw["rounds"] if isinstance(raw["rounds"], Mapping) else {"count": raw["rounds"]}
-        places = [f"{key} is {_ROUNDS.get(key, f'[pace] {key}')}" for key in given]
-        raise BadSetting(f"[rounds] is gone: {', '.join(places) or 'take [run] and [pace]'} now")
+        places = [f"{key} is now {_ROUNDS.get(key, f'[pace] {key}')}" for key in given]
+        raise BadSetting(f"[rounds] was split: {', '.join(places) or 'use [run] and [pace]'}")
     if "accountant" in _table("privacy", raw.get("privacy", {})):
         raise BadSetting(
-            "[privacy] accountant is [budget] accountant now: [budget] is the most that a node may "
-            "spend, [privacy] what the method spends"
+            "the accountant is now in [budget], not in [privacy]: move it there. [budget] says "
+            "what a node may spend at most, [privacy] what the method spends"
         )
     method = _table("method", raw.get("method", {}))
     name = method.get("name")
@@ -88,10 +88,10 @@ def check_moved(raw: Mapping[str, Any]) -> None:
     options = find("method", name).options if listed else {}
     for key in method:
         if key in _METHOD and key not in options:
-            raise BadSetting(f"[method] {key} is {_METHOD[key]} now")
+            raise BadSetting(f"[method] {key} is now {_METHOD[key]}; move it there")
     for key in _table("run", raw.get("run", {})):
         if key in SECTIONS["run"] and key not in RUN:
-            raise BadSetting(f"[run] {key} is of simulations; remove it")
+            raise BadSetting(f"[run] {key} is only for simulations; remove it")
 
 
 def run_of(run: Any) -> dict[str, Any]:
@@ -108,8 +108,8 @@ def cell_of(description: Mapping[str, Any]) -> Cell:
     if isinstance(name, str) and not offered(method := find("method", name), "peer"):
         lacks = _PLACES.get(method.traits.place, _PLACES["pooled"])
         raise BadSetting(
-            f"method '{name}' needs {lacks}, which a network of peers has not; take another, such "
-            "as crc or decdiff"
+            f"method '{name}' needs {lacks}, which a network of peers does not have; use another, "
+            "such as crc or decdiff"
         )
     try:
         cell(description)  # before `expand` makes many cells of what a neighbour sent
@@ -120,7 +120,7 @@ def cell_of(description: Mapping[str, Any]) -> Cell:
 
 def one_value(varied: Varies) -> BadSetting:
     """The error for a list where one value is expected."""
-    return BadSetting(f"{varied} is a list, and a charter is about one network; give one value")
+    return BadSetting(f"{varied} is a list, but a charter describes one run; give one value")
 
 
 def adds_noise(cell: Cell) -> bool:
@@ -172,9 +172,10 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     honest = honest_members(nodes, table["honest"], least)
     if least < nodes and pace == "deadline":
         raise BadSetting(
-            "[method] least allows sums without some nodes, and with deadlines none comes about "
-            "while one is missing: its neighbours wait for it in every round, and who is a moment "
-            'ahead of another does not hear it in time; take [pace] mode = "async", or least = 1'
+            f"[method] least = {table['least']:g} allows sums without some nodes, but with [pace] "
+            'mode = "deadline" no sum completes while a node is missing: its neighbours wait out '
+            "every deadline, and nodes that drift apart miss each other's letters; set [pace] "
+            'mode = "async", or least = 1'
         )
     bits_for(nodes)
     after = as_if_nothing(cell, world)
@@ -201,35 +202,37 @@ def check_cell(
     if "rows" in facts and limits.rows is None and not without:
         instead = "; or give method.m0" if "m0" in table else ""
         raise BadSetting(
-            f"{name} needs limits.rows, the rows in the whole network as agreed{instead}"
+            f"{name} needs the number of rows in the whole network, which all nodes agree on; "
+            f"set limits.rows{instead}"
         )
     if units == "agree" and budget is not None:
         raise BadSetting(
-            'units = "agree" finds center and scale by exact sums, which tell more than [budget] '
-            'allows; set units = "given" and give center and scale, or find them by a method of '
-            'sealed sums with [method] units = "sealed"'
+            'units = "agree" computes center and scale from exact sums over rows, which [budget] '
+            'does not allow; set units = "given" and give center and scale, or use a method of '
+            'sealed sums with [method] units = "sealed", which adds noise'
         )
     if budget is not None and (limits.least_rows > 1 or limits.least_count > 0):
         key = "least_rows" if limits.least_rows > 1 else "least_count"
         raise BadSetting(
-            f"limits.{key} is about exact counts: whether a node takes part would tell of single "
-            "rows, which [budget] hides; remove it, noise covers small nodes too"
+            f"limits.{key} depends on a node's exact counts: whether the node takes part would "
+            "reveal single rows, which [budget] hides; remove it. Noise protects small nodes too"
         )
     if units == "agree" and table.get("units", "given") != "given":
         raise BadSetting(
-            'units = "agree" finds center and scale by open sums and [method] units = "sealed" by '
-            'sealed ones; take the second alone, with units = "given" for the units of bounds'
+            'units = "agree" computes center and scale from open sums, [method] units = "sealed" '
+            'from sealed ones; to seal them, set units = "given", which then only says in which '
+            "units the bounds are"
         )
     if units == "agree" and is_plain(cell):
         raise BadSetting(
-            f'{cell["model"]["name"]} is about numbers as they are; set units = "given" and leave '
-            "center and scale out"
+            f"{cell['model']['name']} uses numbers as they are, without center and scale; set "
+            'units = "given" and remove center and scale'
         )
     spends = "privacy" in cell and cell["privacy"]["epsilon"] is not None
     if spends and cell.method.traits.releases == "nothing":
         raise BadSetting(
-            f"{name} does not declare what it releases, and [privacy] gives it epsilon: remove it, "
-            'or declare the method with releases = "once"'
+            f"[privacy] gives {name} an epsilon, but {name} does not declare that it releases "
+            'anything; remove epsilon, or declare the method with releases = "once"'
         )
     if adds_noise(cell):
         _check_noise(cell, schema)
@@ -240,8 +243,8 @@ def check_cell(
             if d.traits.releases != "nothing" and offered(d, "peer")
         ]  # fmt: skip
         raise BadSetting(
-            f"{name} as given adds no noise, so that a budget would promise what it does not keep; "
-            f"leave [budget] out, or take one of {', '.join(private)} with [privacy] epsilon"
+            f"[budget] promises privacy, but {name} as configured adds no noise; remove [budget], "
+            f"or use one of {', '.join(private)} with [privacy] epsilon"
         )
 
 
@@ -251,28 +254,29 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
     phase, sealed = first_phase(cell["model"], schema), cell.method.traits.releases == "sealed"
     if phase is not None and (not sealed or phase.reach is None):
         raise BadSetting(
-            f"what {model} must agree on first is an exact sum over rows, which no budget allows"
+            f"nodes that learn {model} first agree on an exact sum over rows, which no budget "
+            "allows; use another model, such as naive_bayes"
         )
     each_round = cell.method.traits.releases in ("each round", "sealed")
     if own_code(name) and (each_round or "draw" not in cell.method.facts):
         raise BadSetting(
-            f"{name} draws noise from a key, which other nodes know; between peers a method of "
-            'one\'s own with a budget asks for draw and declares releases = "once"'
+            f"{name} draws its noise from `key`, which other nodes can compute; with [budget], a "
+            'method of your own must take the fact `draw` and declare releases = "once"'
         )
     usual = SECTIONS["privacy"]
     for key in ("sensitivity", "bound"):
         if privacy[key] != usual[key].default:
             raise BadSetting(
-                f"privacy.{key} is of simulations; peers clip to the public low and high of each "
-                "feature: remove it"
+                f"privacy.{key} is only for simulations; remove it: peers clip each feature to its "
+                "public low and high"
             )
     built = blank_model(cell["model"], schema)
     if built.entries is None or ("clip" in cell["method"] and not built.linear):
-        raise BadSetting(f"{name} with noise is not for statistics of {model}; take naive_bayes")
+        raise BadSetting(f"{name} cannot add noise to the statistics of {model}; use naive_bayes")
     if privacy["person"] in [f.name for f in schema.features]:
         raise BadSetting(
-            f"privacy.person = '{privacy['person']}' is among the features: whose a row is must "
-            "not be learnt from; remove the feature"
+            f"privacy.person = '{privacy['person']}' is also listed as a feature, but the model "
+            "must not learn whose row it is; remove that feature"
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from peerwise import data
-from peerwise.data.encode import WORDS
+from peerwise.data.kinds import WORDS
 from peerwise.errors import BadSetting, UnknownName
 from peerwise.learner.world import is_plain
 from peerwise.peer import described
@@ -121,8 +121,8 @@ def _drafted(
             raise UnknownName("column", column, names)
     if len(known.classes) < 2:
         raise BadSetting(
-            f"under a budget the classes of '{table.target}' must be public: give them "
-            "(--classes A,B), for a sample's would tell of its rows"
+            f"with a privacy budget the classes of '{table.target}' must be public, because those "
+            "of the sample would reveal its rows; give them with --classes A,B"
         )
     features: list[dict[str, Any]] = []
     for column in names:
@@ -138,9 +138,9 @@ def _drafted(
                 one |= {"center": low + (high - low) / 2, "scale": (high - low) / 2}
         else:
             raise BadSetting(
-                f"under a budget nothing about '{column}' may come from rows: give its public "
-                f"bounds (--bound {column}=LOW:HIGH) or categories (--categories {column}=A,B), "
-                f"or leave it out (--column {column}=drop)"
+                f"with a privacy budget the charter takes nothing about '{column}' from rows; give "
+                f"its public bounds (--bound {column}=LOW:HIGH) or categories (--categories "
+                f"{column}=A,B), or leave it out (--column {column}=drop)"
             )
         features.append(one)
     raw = {

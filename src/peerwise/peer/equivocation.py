@@ -178,9 +178,11 @@ def account(folder: str | Path, files: Iterable[Path]) -> Account:
                 raise BadFile(f"cannot read {path}: {error}") from None
             theirs, about = parse(text, str(path)), store.about()
             if theirs.charter != about["charter"]:
-                raise BadFile(f"{path} is of another charter than {folder}: nothing to compare")
+                raise BadFile(f"{path} is of another charter; compare peers of the same one")
             if "authority" not in about:
-                raise BadFile(f"{folder} was never run, and knows no authority to check by")
+                raise BadFile(
+                    f"the peer of {folder} never ran, so that it knows no authority; run it"
+                )
             count, more = compared(store, theirs, about["authority"].encode())
             same[theirs.node] = count
             contradictions += [proof for proof in more if proof not in contradictions]

@@ -97,20 +97,22 @@ def make_certificate(
         # neighbours know a node by its name: no certificate may carry another's
         if host != node and ((Path(folder) / f"{host}.pem").exists() or _may_be_a_node(host)):
             raise BadSetting(
-                f"{host!r} may be the name of a node, and whoever has it in a certificate would be "
-                "taken for it; give an address, or a name with a dot"
+                f"{host!r} may be the name of another node, for which neighbours would then take "
+                "this one; give an address, or a name with a dot"
             )
     home, place = Path(folder), Path(folder if out is None else out)
     authority, signer = _authority(home, ca_passphrase)
     path, key_path = place / f"{node}.pem", place / f"{node}.key"
     if path.exists() and not renew:
         raise BadFile(
-            f"{path} is there already; with --renew, or renew=True, a new one for the same key "
-            "takes its place"
+            f"{path} is there already; --renew, or renew=True, replaces it by a new certificate "
+            "for the same key"
         )
     root = authority.public_bytes(Encoding.PEM)
     if out is not None and (place / CA).exists() and _read(place / CA, "", "") != root:
-        raise BadFile(f"{place / CA} is another authority; give another folder for '{node}'")
+        raise BadFile(
+            f"{place / CA} is that of another authority; give another folder for '{node}'"
+        )
     fresh = not key_path.exists()
     opens = fresh or not is_protected(key_path)
     key = (
@@ -367,10 +369,12 @@ def _load_key(
         key = load_pem_private_key(text, passphrase)
     except (TypeError, ValueError) as error:
         if passphrase is not None:
-            raise BadFile(f"the passphrase of {path} is another, or the file is damaged") from None
+            raise BadFile(
+                f"the passphrase does not open {path}: it is wrong, or the file is damaged"
+            ) from None
         raise BadFile(f"{path} is not a key in PEM form: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise BadFile(f"{path} is not a key on an elliptic curve, which `peerwise network` makes")
+        raise BadFile(f"{path} is no elliptic-curve key; make one with `peerwise network cert`")
     return text if passphrase is None else _pem(key, None), key
 
 
@@ -384,4 +388,4 @@ def _check_passphrase(path: Path, passphrase: bytes | None, variable: str) -> No
         mend = f"`peerwise network cert {path.stem} --renew` with it protects the key"
         if variable == AUTHORITY:
             mend = f"`openssl pkcs8 -topk8 -in {path}` writes a protected copy"
-        raise BadFile(f"{path} has no passphrase and one was given; leave it out, or {mend}")
+        raise BadFile(f"{path} has no passphrase, but one was given; leave it out, or {mend}")

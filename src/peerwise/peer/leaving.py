@@ -13,7 +13,8 @@ def what_leaves(charter: Charter) -> list[str]:
     """Sentences for whoever decides whether a site takes part; the same before and after."""
     if charter.own_code:
         return [
-            "What leaves depends on code of the charter's author, which is not read here: read it."
+            "What leaves depends on the charter author's own code, which Peerwise cannot judge: "
+            "read it."
         ]
     lines = _private(charter) if adds_noise(charter.cell) else _exact(charter)
     rows = charter.limits.rows
@@ -38,14 +39,14 @@ def _exact(charter: Charter) -> list[str]:
         lines += [
             _masked(charter),
             *_first(charter),
-            "The sum over all nodes is known to all of them, and all others together can take off "
-            "their own part.",
+            "All nodes know the sum over all nodes; all others together can subtract their own "
+            "part of it.",
         ]
     elif "net" in charter.cell.sections:
         lines.append(
-            "A letter holds weights of a net. A neighbour that keeps two of them can subtract and "
-            "has a sum of gradients over this site's rows; with few rows single ones can be worked "
-            "out of it."
+            "A letter holds the weights of a net. The difference of two letters is a sum of "
+            "gradients over this site's rows; if there are few, single rows can be recovered "
+            "from it."
         )
     else:
         lines.append(
@@ -54,7 +55,7 @@ def _exact(charter: Charter) -> list[str]:
             "the row, of one with few rows much of each."
         )
     lines.append(
-        "Nothing bounds what can be told about a person. For a bound take a private method "
+        "Nothing bounds what can be learnt about a person. For a bound use a private method "
         "(gossip_nb, robust_nb, private_crc, sealed_nb) with [privacy] epsilon."
     )
     return lines
@@ -84,7 +85,7 @@ def _private(charter: Charter) -> list[str]:
         + (" beyond those that count" if unit != "row" else "")
         + ", and what is known from elsewhere.",
         "The length of this site's privacy ledger and the hash of its last entry go with every "
-        "letter, so that neighbours see should it go back.",
+        "letter, so that neighbours notice if an older copy takes its place.",
     ]  # fmt: skip
 
 
@@ -96,12 +97,12 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
         _masked(charter),
         *_first(charter),
-        "The sum over all nodes is known to all of them, with its noise. Nobody can be "
+        "All nodes know the sum over all nodes, with its noise. Nobody can be "
         f"sure whether one {unit.partition(' ')[0]} is here: whatever they conclude is at most "
         f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
         f"chance of {delta:g}.",
-        f"That relies on others: should fewer than {honest} nodes be honest, there is less noise "
-        "than is said here. Not covered: that this site takes part, several rows of one person, "
+        f"That relies on others: if fewer than {honest} nodes are honest, there is less noise "
+        "than stated here. Not covered: that this site takes part, several rows of one person, "
         "and what is known from elsewhere.",
     ]
 
@@ -130,10 +131,10 @@ def _masked(charter: Charter) -> str:
     else:
         who = f"any {colluders} members together, but for a chance below 1e-12,"
     return (
-        "First a key is told that is signed with this site's certificate. From then on a letter "
+        "First this site sends a public key, signed with its certificate. From then on a letter "
         f"holds uniform numbers: what this site adds to a sum is hidden by masks that it shares "
         f"with {partners} of {nodes - 1} other members and that cancel in the sum. A neighbour, "
-        f"and {who} learn of it no more than the sum over those who do not collude."
+        f"and {who} learn no more than the sum over those who do not collude."
     )
 
 

@@ -140,7 +140,7 @@ class Letters:
         letter: Letter = form.decode(content, checked, head)
         if seal.personal and letter.part is None:
             # what all should hear alike would escape the comparison of what all heard
-            raise BadLetter("signed for one reader, and all are told the same")
+            raise BadLetter("it is signed for one reader, but its content is the same for all")
         if mark is not None:
             self._hashed = body, mark
         return Shelved(body, form, letter) if isinstance(body, Filed) else letter

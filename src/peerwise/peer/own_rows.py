@@ -32,8 +32,8 @@ def own_rows(
     """
     if table.target != schema.target:
         raise BadData(
-            f"the labels of '{table.name}' are its column '{table.target}' and the charter predicts"
-            f" '{schema.target}'; load the table with that target"
+            f"the labels of '{table.name}' are its column '{table.target}', but the charter "
+            f"predicts '{schema.target}'; load the table with that target"
         )
     # plain numbers first: bounds are about the values that the file holds
     plain = replace(
@@ -95,13 +95,14 @@ def first_rows(table: data.Table, person: str, rows: int) -> data.Table:
     frame = table.frame
     if not isinstance(frame, pd.DataFrame) or person not in frame:
         raise BadData(
-            f"'{table.name}' has no column '{person}', which says whose a row is ([privacy] person)"
+            f"'{table.name}' has no column '{person}', in which [privacy] person expects the "
+            "person of each row; add it"
         )
     if frame[person].isna().any():
         raise BadData(
-            f"column '{person}' says whose a row is and has missing values "
-            f"{where(frame[person].isna().to_numpy())}: nobody could say what one person "
-            "contributes; fill them in or remove the rows"
+            f"column '{person}' names the person of each row, but is empty "
+            f"{where(frame[person].isna().to_numpy())}, so that the rows of one person cannot be "
+            "counted; fill them in or remove the rows"
         )
     kept = (frame.groupby(person, sort=False).cumcount() < rows).to_numpy()
     return table._replace(frame=frame[kept].reset_index(drop=True), labels=table.labels[kept])
@@ -123,15 +124,15 @@ def _within(x: np.ndarray, feature: FeatureTerms) -> None:
 def _enough(y: np.ndarray, classes: Sequence[str], limits: LimitTerms, name: str) -> None:
     if len(y) < limits.least_rows:
         raise BadData(
-            f"'{name}' has {len(y)} rows and the charter asks for at least {limits.least_rows}; "
-            "this node cannot take part with them"
+            f"'{name}' has {len(y)} rows, but the charter requires at least {limits.least_rows} "
+            "(limits.least_rows); this node needs more rows to take part"
         )
     few = np.bincount(y, minlength=len(classes))[y] < limits.least_count
     if few.any():
         raise BadData(
-            f"'{name}' has fewer than {limits.least_count} rows of a class, that of row "
-            f"{int(few.argmax())} (counted from 0), and the charter asks for none or so many; "
-            "remove them or take part with more"
+            f"'{name}' has fewer than {limits.least_count} rows of the class of row "
+            f"{int(few.argmax())} (counted from 0), but the charter requires that many or none "
+            "(limits.least_count); remove these rows or add more"
         )
 
 
@@ -150,7 +151,7 @@ def _cells(
     rare[known] = table[y[known], codes[known].astype(int)] < limits.least_count
     if rare.any():
         raise BadData(
-            f"fewer than {limits.least_count} rows of a class have the '{feature.name}' of row "
-            f"{int(rare.argmax())} (counted from 0), and the charter asks for none or so many; "
-            "remove them or take part with more"
+            f"fewer than {limits.least_count} rows have both the class and the '{feature.name}' "
+            f"of row {int(rare.argmax())} (counted from 0), but the charter requires that many or "
+            "none (limits.least_count); remove these rows or add more"
         )

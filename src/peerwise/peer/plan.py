@@ -101,9 +101,9 @@ class Plan:
             total = total_of(self._sum(kind, before)[0], memory.state.value)
             if total is None:
                 raise BadSetting(
-                    f"the sum for '{kind}' of all members did not come about: one of them adds no "
-                    "term, for a key is missing or its state was put back; begin again under a "
-                    "new charter"
+                    f"there is no sealed sum for '{kind}': a member added no term, because it "
+                    "lacks a mask key or its state was restored from a backup; all sites must "
+                    "start a new charter"
                 )
             return {**known, "first": {**known.get("first", {}), kind: total.tolist()}}
         sums = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
@@ -127,7 +127,7 @@ class Plan:
         """The memory of a peer that has said more than it knows of."""
         if not self.seals(phase):
             return memory
-        why = "it was put back to an old state"
+        why = "its state was restored from a backup"
         return memory._replace(state=without_terms(memory.state, why))
 
     def begin(
@@ -140,7 +140,9 @@ class Plan:
         released = None
         if phase == 0 and self.private:  # before keys are told: what follows is paid for
             if ledger is None:
-                raise BadSetting("a private method needs a budget: [budget] in the charter")
+                raise BadSetting(
+                    "a private method needs a privacy budget; add [budget] to the charter"
+                )
             if self.learning.releases == "once":
                 released = self._released(ledger)
             elif self.learning.sealed:

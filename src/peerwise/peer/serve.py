@@ -21,13 +21,14 @@ from peerwise.data.discreet import discreet
 from peerwise.errors import BadFile, BadSetting
 from peerwise.node import Letter
 from peerwise.peer.charter import Charter
-from peerwise.peer.daemon import PATIENCE, Daemon, Options
+from peerwise.peer.daemon import Daemon
 from peerwise.peer.handshakes import heard
 from peerwise.peer.health import Health, beating
 from peerwise.peer.identity import load_identity
 from peerwise.peer.journal import log, log_to
 from peerwise.peer.memory import give_back_memory, keep_objects
 from peerwise.peer.meters import Meters
+from peerwise.peer.options import PATIENCE, Options
 from peerwise.peer.plan import Plan
 from peerwise.peer.renewing import Renewals
 from peerwise.peer.site import open_site_ledger
@@ -72,7 +73,7 @@ class Site:
         self.patience = patience
         self.linger, self.metrics, self.channel, self.quiet = linger, metrics, channel, quiet
         if not 0 <= held_out < 1:
-            raise BadSetting(f"held-out must be 0 or more and below 1, got {held_out}")
+            raise BadSetting(f"--held-out must be at least 0 and less than 1, got {held_out}")
         table = load_rows(rows, self.charter.target)
         self.ledger: Ledger | None = None
         self.parts: tuple[Part, ...] = ()
@@ -94,8 +95,9 @@ class Site:
         if self.charter.cell["privacy"]["person"] is not None:
             if appended:
                 raise BadSetting(
-                    "--appended rows are other rows, and not other persons: with [privacy] person "
-                    "a person may be in both; leave it out, and every release counts for all"
+                    "--appended counts a release for the new rows alone, but with [privacy] person "
+                    "a person may have old rows and new ones; leave --appended out: then every "
+                    "release counts for all rows"
                 )
             return table
         assert self.ledger is not None
@@ -113,9 +115,9 @@ class Site:
             return table
         if not known or len(parts) == len(known):
             raise BadSetting(
-                "--appended learns from rows that were added at the end of a file since it was "
-                "last released about: " + ("there are none" if known else "this file, or what it "
-                "begins with, was not released about before, or has been changed")
+                "--appended learns only from rows that were added at the end of the file since its "
+                "last release, and " + ("there are none" if known else "no release is known of "
+                "this file or of what it begins with; were its rows changed?")
             )  # fmt: skip
         self.parts = (parts[-1],)
         first = parts[-1].first
@@ -234,13 +236,8 @@ def _newest_edition(site: Site, store: Store) -> list[str]:
     return changes
 
 
-def _serve(site: Site, beside: Beside | None) -> Ended:
-    identity = load_identity(site.keys, site.node, site.passphrase)
-    plan = site.plan()
-    held_out = None
-    if site.kept is not None:  # nothing of them leaves: they need not be many
-        free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
-        held_out = free.rows(site.kept)
+def _opened(site: Site, held_out: Any) -> Store:
+    """The peer's state, under the newest edition of the charter; what is new goes to the log."""
     budget = site.charter.budget
     store = Store.open(
         site.state,
@@ -254,15 +251,28 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         parts=site.parts,
         differs=lambda text: Charter.parse(text).difference(site.charter),
     )
-    was = _newest_edition(site, store)
-    plan.charter = site.charter
+    changes = _newest_edition(site, store)
     with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
         store.set(held_out=str(0 if held_out is None else len(held_out[1])))
     log_to(site.state, site.node, site.quiet)
-    if was:
-        log.info("amended", extra={"facts": {"edition": site.charter.edition, "changes": was}})
+    if changes:
+        facts = {"edition": site.charter.edition, "changes": changes}
+        log.info("amended", extra={"facts": facts})
     if store.lost:
-        log.warning("the ledger had gone back", extra={"facts": {"charges put back": store.lost}})
+        facts = {"charges put back": store.lost}
+        log.warning("the state's ledger lacked charges of the site's", extra={"facts": facts})
+    return store
+
+
+def _serve(site: Site, beside: Beside | None) -> Ended:
+    identity = load_identity(site.keys, site.node, site.passphrase)
+    plan = site.plan()
+    held_out = None
+    if site.kept is not None:  # nothing of them leaves: they need not be many
+        free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
+        held_out = free.rows(site.kept)
+    store = _opened(site, held_out)
+    plan.charter = site.charter
     meters = Meters()
     meters.health.node = site.node
     if site.metrics is not None:

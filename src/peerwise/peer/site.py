@@ -35,7 +35,9 @@ class Head(NamedTuple):
         """The head that a text is; BadLetter where it is none."""
         length, _, mark = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not (length.isascii() and length.isdecimal() and len(length) <= 9 and len(mark) == 64):
-            raise BadLetter("no word about its sender's privacy ledger, which the charter asks for")
+            raise BadLetter(
+                "the letter does not state its sender's privacy ledger, as [budget] asks"
+            )
         return cls(int(length), mark)
 
 
@@ -113,8 +115,9 @@ class SiteBook:
         before = Head.of(head)
         if self.ledger.hash_at(before.length) != before.hash:
             raise BadFile(
-                f"the ledger {self.ledger.path} is older than what neighbours were told of it, or "
-                "another one: what was released since would be forgotten; put back the newest copy"
+                f"the ledger {self.ledger.path} is an old copy or another ledger: neighbours know "
+                "of charges that it lacks, and those releases would not count; put back the newest "
+                "copy"
             )
 
     def _mine(self) -> list[tuple[int, tuple[Any, ...]]]:
@@ -145,9 +148,9 @@ class Watch:
             same = head == known or head.length > known.length
             if not same or (before and before.length == known.length and before != known):
                 raise BadLetter(
-                    f"the privacy ledger of {sender} went back: it had {known.length} entries in "
-                    f"round {since.round} and is another one with {head.length} now; its site must "
-                    "put back the newest copy"
+                    f"the privacy ledger of {sender} went back: in round {since.round} it had "
+                    f"{known.length} entries, and the one shown now, with {head.length}, does not "
+                    "continue it; the site must put back the newest copy"
                 )
         self.heads[sender] = self.news[sender] = place, head
 
@@ -164,8 +167,9 @@ def open_site_ledger(
         where = "--ledger FILE" if path is None else str(path)
         raise BadSetting(
             f"this charter spends epsilon {epsilon:g} of the site's privacy budget, and there is "
-            f"no ledger ({where}): make one once for the site, outside any state folder, with "
-            "`peerwise ledger FILE --new SITE --epsilon CAP --delta CAP`, and give --ledger FILE"
+            f"no ledger ({where}); make one ledger for the whole site, outside any state folder, "
+            "with `peerwise ledger FILE --new SITE --epsilon CAP --delta CAP`, and give --ledger "
+            "FILE"
         )
     ledger = Ledger.open(path, node=site)
     if site is not None or ledger.node == node:
@@ -175,7 +179,8 @@ def open_site_ledger(
     if owners and node not in owners:
         ledger.close()
         raise BadFile(
-            f"the ledger {path} is that of site '{ledger.node}' and of its node '{min(owners)}', "
-            f"not of '{node}': give this site's own, or --site '{ledger.node}' if both are its"
+            f"the ledger {path} is that of site '{ledger.node}', for its node '{min(owners)}' and "
+            f"not '{node}'; give the ledger of this site, or --site '{ledger.node}' if both nodes "
+            "are of that site"
         )
     return ledger

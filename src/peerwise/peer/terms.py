@@ -62,7 +62,7 @@ class FeatureTerms(Terms):
         if self.kind == "categorical":
             for key in ("center", "scale", "low", "high"):
                 if getattr(self, key) != type(self).model_fields[key].default:
-                    raise BadSetting(f"{what} is categorical and has no {key}; remove it")
+                    raise BadSetting(f"{what}: {key} is only for numeric features; remove it")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise BadSetting(
                 f"{what}: low must be less than high, got low = {self.low:g} and high = "
@@ -213,8 +213,8 @@ def check_nodes(nodes: Mapping[str, NodeTerms]) -> None:
     if len(parts) > 1:
         least = ", ".join(name for name in nodes if name in parts[0])
         raise BadSetting(
-            f"the network falls into {len(parts)} parts, the smallest with {least}; add neighbours "
-            "that join them"
+            f"the network is not connected: it has {len(parts)} parts, the smallest with {least}; "
+            "add neighbours that join them"
         )
 
 
@@ -230,6 +230,6 @@ def _check_link(nodes: Mapping[str, NodeTerms], name: str, other: str) -> None:
         )
     if nodes[name].address is None and nodes[other].address is None:
         raise BadSetting(
-            f"neither '{name}' nor '{other}' has an address, so that their link cannot be dialled; "
+            f"nodes '{name}' and '{other}' cannot dial each other, because neither has an address; "
             "give one of them an address"
         )

@@ -1,7 +1,7 @@
 """Bytes between two peers over gRPC with mutual TLS: push, long-poll pull, and a first hello.
 
-A caller is who its certificate says. Whom to listen to is for the daemon to decide; here everybody
-whom the federation's own authority has signed gets through to it, and nobody else does.
+The certificate says who a caller is. This module lets through every caller whose certificate the
+federation's authority has signed, and no other; the daemon decides whom it listens to.
 """
 
 import asyncio
@@ -33,21 +33,21 @@ SERVICE = "peerwise.Peer"
 METHODS = ("Hello", "Push", "Pull", "Heads")
 CHARTER = "peerwise-charter"  # the header that names the charter of a caller
 LIFE = "peerwise-life"  # the header with the number of the caller's life
-BYE = "peerwise-bye"  # and with its bye: of one that is ejected nothing else is looked at
-MARGIN = 1 << 16  # bytes of a call beside its letter
-IN_FLIGHT = 4  # calls of one peer at a time
-STREAMS = 8  # of one connection
-WINDOW = 1 << 18  # bytes of a message that come before it is wanted
-HANDSHAKE = 5.0  # seconds in which a caller must have shown its certificate
-ROOM = 1 << 26  # bytes of large messages that come or go at a time
-FEWEST = 4  # of them, however large
-TURN = 20.0  # seconds after which a message that still comes makes room for another
-PENALTY = 2.0  # seconds that one waits for a refusal after many of them
-BODY = 60.0  # seconds in which a letter must have come, or each of its pieces
-SLOWEST = 1 << 17  # bytes a second with which a large letter must come
+BYE = "peerwise-bye"  # the header with the caller's bye, all that is read of an ejected caller
+MARGIN = 1 << 16  # bytes of a call besides its letter
+IN_FLIGHT = 4  # calls that one peer may have open at a time
+STREAMS = 8  # calls that one connection may have open at a time
+WINDOW = 1 << 18  # bytes of a message that a caller may send before this peer reads it
+HANDSHAKE = 5.0  # seconds within which a caller must show its certificate
+ROOM = 1 << 26  # bytes of all large messages that are transferred at the same time
+FEWEST = 4  # large messages that may be transferred at the same time, however large they are
+TURN = 20.0  # seconds after which a slow message lets another one begin
+PENALTY = 2.0  # seconds by which the refusal of a caller is delayed that was refused often
+BODY = 60.0  # seconds within which a letter, or each piece of a large one, must arrive
+SLOWEST = 1 << 17  # bytes a second at which a large letter must arrive at least
 HOUR = 3_600_000  # milliseconds after which a caller must show its certificate again
-CONNECTIONS = 4096  # that are open at a time
-REASON = 2000  # bytes of a reason: more than 8 KiB of headers would not arrive
+CONNECTIONS = 4096  # connections that may be open at a time
+REASON = 2000  # bytes of a reason; it travels in headers, of which gRPC takes 8 KiB
 
 Code = grpc.StatusCode
 Handler = Callable[["Call"], Awaitable[Any]]  # bytes, or a list of pieces
@@ -71,12 +71,12 @@ class Call(NamedTuple):
     body: Any  # bytes, or what a sink made of the pieces
     life: int = 0  # what the caller says, 0 if nothing
     address: str = ""
-    expired: bool = False  # its certificate, while the connection was open
+    expired: bool = False  # whether its certificate has expired since the connection was opened
     bye: str = ""
 
 
 def told(answer: bytes) -> dict[str, Any]:
-    """A short answer of a peer; nothing where it is not one."""
+    """A peer's short answer as a table; an empty one if the bytes are not JSON."""
     try:
         details = json.loads(answer[:MARGIN])
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def told(answer: bytes) -> dict[str, Any]:
 
 
 def _options(most: int) -> list[tuple[str, Any]]:
-    most = min(most, LARGE) + MARGIN  # what is larger comes in pieces
+    most = min(most, LARGE) + MARGIN  # larger letters are sent in pieces
     return [
         ("grpc.max_receive_message_length", most),
         ("grpc.max_send_message_length", most),
@@ -95,7 +95,7 @@ def _options(most: int) -> list[tuple[str, Any]]:
 
 
 def _sayable(why: str) -> str:
-    """A reason that may quote what a caller wrote, short and in whole characters."""
+    """A reason cut to `REASON` bytes, at the end of a character; it may quote the caller."""
     return why.encode(errors="backslashreplace")[:REASON].decode(errors="ignore")
 
 
@@ -128,17 +128,17 @@ def _admit_all(call: Call) -> None:
 
 
 async def _only(bodies: Any) -> bytes:
-    """The message of a call, of which there must be one."""
+    """The one message of a call; refused if there is none."""
     async for body in bodies:
         return bytes(body)
     raise Refused(Code.CANCELLED, "the caller hung up before its message had come", "silent")
 
 
 class Turns:
-    """A few at a time: whoever comes later waits, but for nobody longer than a while.
+    """Limits how many large messages are transferred, and so are in memory, at the same time.
 
-    Large messages would otherwise all be in memory at once. One that comes slowly gives its turn
-    away and goes on, so that nobody can keep the others out.
+    Others wait for their turn. A message that takes longer than `TURN` goes on, but no longer
+    counts, so that a slow caller cannot keep the others out.
     """
 
     def __init__(self, largest: int):
@@ -146,7 +146,7 @@ class Turns:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """A block that is begun when it is one's turn."""
+        """Run the block when a turn is free."""
         await self._turns.acquire()
         turns = [self._turns]
 
@@ -163,10 +163,10 @@ class Turns:
 
 
 class Server(grpc.GenericRpcHandler):
-    """What listens for neighbours.
+    """The server that neighbours call.
 
-    `admit` looks at a call before anything of its body is read: what a stranger sends takes no
-    more room than a window of its connection.
+    `admit` sees a call before any of its body is read, so that a caller it refuses uses no more
+    memory than the window of its connection.
     """
 
     def __init__(
@@ -185,9 +185,9 @@ class Server(grpc.GenericRpcHandler):
         self.address = address
         options = [
             *_options(most),
-            ("grpc.so_reuseport", 0),  # a port that is taken must be noticed
+            ("grpc.so_reuseport", 0),  # fail if another program listens at the port
             ("grpc.max_concurrent_streams", STREAMS),
-            ("grpc.http2.bdp_probe", 0),  # a window that grows is room for strangers, too
+            ("grpc.http2.bdp_probe", 0),  # keep the window small: any caller may fill it
             ("grpc.http2.lookahead_bytes", WINDOW),
             ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE)),
             ("grpc.max_allowed_incoming_connections", CONNECTIONS),
@@ -216,14 +216,14 @@ class Server(grpc.GenericRpcHandler):
         self._identity = identity
 
     def _renewed(self) -> Any:
-        """The certificate to show, where it is another than before; a thread of gRPC asks."""
+        """The new certificate to show, or None if it is the same; called by a thread of gRPC."""
         if self._shown is self._identity:
             return None
         self._shown = self._identity
         return _shows(self._shown)
 
     def service(self, details: Any) -> Any:
-        """The handler of a method, None for one that there is not."""
+        """The handler of a method; None if unknown."""
         service, _, method = details.method.strip("/").partition("/")
         if service != SERVICE or method not in METHODS:
             return None
@@ -241,8 +241,8 @@ class Server(grpc.GenericRpcHandler):
                 for piece in cut(answer):
                     await context.write(piece)
 
-        # what a caller sends is read as a stream, so that it can be refused before it has come;
-        # and what it is told is written as one, so that it is known when it has gone
+        # a stream in both directions: a message can be refused before all of it has arrived, and
+        # the server knows when its answer has been sent
         return grpc.stream_stream_rpc_method_handler(handle)
 
     async def _handled(self, method: str, bodies: Any, context: Any) -> bytes:
@@ -287,7 +287,7 @@ class Server(grpc.GenericRpcHandler):
                 del self._busy[call.caller]
 
     async def _put_together(self, context: Any, size: int) -> Any:
-        """A letter that comes in pieces."""
+        """The letter that a caller sends in pieces."""
         try:
             work = put_together(context.read, size, self._sinks(size), BODY)
             return await asyncio.wait_for(work, BODY + size / SLOWEST)
@@ -301,10 +301,10 @@ class Server(grpc.GenericRpcHandler):
             raise Refused(Code.UNAVAILABLE, str(error), "disk") from None
 
     async def _let_in(self, call: Call) -> None:
-        """Refuse whom `admit` refuses; who asks again and again waits for it.
+        """Refuse a caller that `admit` refuses, with a delay if it was refused often.
 
-        A refusal costs as much as an answer. One that asks, is refused and asks again would
-        otherwise get as many as the peer can give.
+        A refusal costs as much as an answer: without the delay, a caller that repeats its call
+        would take all the time of this peer.
         """
         try:
             self._admit(call)
@@ -325,7 +325,7 @@ class Server(grpc.GenericRpcHandler):
 
 
 class Link:
-    """The way to one neighbour that can be dialled."""
+    """The connection to a neighbour that has an address."""
 
     def __init__(
         self,
@@ -355,9 +355,9 @@ class Link:
         self._pull = self._channel.unary_stream(paths["Pull"])
 
     async def call(self, method: str, body: bytes, timeout: float, bye: str = "") -> Any:
-        """The answer to a call, as a sink makes it where it comes in pieces.
+        """The answer to a call; if it comes in pieces, what the sink makes of them.
 
-        grpc.aio.AioRpcError where there is none, BadPieces where it is not what it should be.
+        Raises grpc.aio.AioRpcError if there is no answer, BadPieces if its pieces are wrong.
         """
         headers = (*self._headers, (BYE, bye)) if bye else self._headers
         if method == "Pull":
@@ -369,7 +369,7 @@ class Link:
         return await self._calls[method](body, timeout=timeout, metadata=headers)
 
     async def _pulled(self, body: bytes, timeout: float, headers: Any) -> Any:
-        """A letter, in one or in pieces, each of which may take a while."""
+        """A letter that the neighbour sends, whole or in pieces; each piece may take `BODY`."""
         whole = timeout + self._most / SLOWEST
         call = self._pull(body, timeout=whole, metadata=headers)
         try:

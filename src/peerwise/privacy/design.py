@@ -34,7 +34,10 @@ class Design:
 
     def __init__(self, model: Model, low: Bound, high: Bound):
         if model.entries is None:
-            raise BadSetting(f"nobody knows how far a row moves the statistics of {model.name}")
+            raise BadSetting(
+                f"{model.name} cannot be released with noise: how far one row can change its "
+                "statistics is not known; use another model, such as naive_bayes"
+            )
         lines, sums = model.entries()
         least, most = _ranges(model, low, high)
         parts = [_coordinates(lines, least, most)]

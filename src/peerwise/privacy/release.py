@@ -98,7 +98,8 @@ def private_statistics(
     """
     if first_phase({"name": model, **resolved(model, {})}, schema) is not None:
         raise BadSetting(
-            f"what {model} must agree on first is an exact sum over rows, which no budget allows"
+            f"nodes that learn {model} first agree on an exact sum over rows, which no budget "
+            "allows; use another model, such as naive_bayes"
         )
     built = model_for(schema, model)
     low, high = _encoded(schema, bounds)

@@ -5,7 +5,7 @@ only the features with the most votes are asked about afterwards ("Towards a Rea
 Naive Bayes with Differential Privacy", Giaretta et al., section 6). A vote is one feature, drawn
 from the node's own top k rather than from the others with odds e^epsilon to 1 (the exponential
 mechanism of McSherry and Talwar, 2007, whose quality is 1 in the top k and 0 elsewhere). One row
-may change the whole top k, but any two tops have the same number of members and so the same
+may change the whole top k, but any two tops have the same number of features and so the same
 normaliser, and the chances of a vote differ by e^epsilon at most: a vote costs epsilon, exactly.
 Noise on all entries of the top k instead would have to cover 2k changes at once.
 

@@ -49,8 +49,8 @@ def honest_members(nodes: int, honest: float, least: int) -> int:
     left = math.floor(honest * nodes + 1e-9) - (nodes - least)
     if left < 1:
         raise BadSetting(
-            f"of {math.floor(honest * nodes + 1e-9)} honest nodes all could be left out of a sum "
-            f"that {nodes - least} of {nodes} need not be in; raise honest or least"
+            f"a sum may leave out {nodes - least} of {nodes} nodes, so it may have none of the "
+            f"{math.floor(honest * nodes + 1e-9)} honest ones; raise honest or least"
         )
     return left
 
@@ -78,7 +78,7 @@ def shared_noise(reach: np.ndarray, scale: np.ndarray, nodes: int, honest: int) 
     std = np.asarray(scale, float) / math.sqrt(honest) / step
     noisy = std > 0
     if (std[noisy] < 1).any():
-        raise BadSetting("a node's share of the noise is less than a step of the grid")
+        raise BadSetting("each node's noise is below the grid's step; lower epsilon")
     if nodes * TAIL * std.max(initial=0) > 2.0**ROOM:
         raise BadSetting(
             "the noise of all nodes could overflow 64 bits; raise epsilon, or take fewer nodes"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from peerwise import data, metrics
 from peerwise.data.discreet import discreet
-from peerwise.data.encode import WORDS
+from peerwise.data.kinds import WORDS
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.estimators import DecentralizedClassifier
 from peerwise.metrics.bootstrap import METRICS

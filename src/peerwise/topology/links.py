@@ -17,8 +17,8 @@ from peerwise.core import Array, Links, aligned, on_device
 from peerwise.errors import BadSetting
 from peerwise.topology.large import both_ways
 
-ALWAYS = 2**31 - 1  # rounds that a static graph lasts
-CACHED = 1 << 16  # slots filled at a time
+ALWAYS = 2**31 - 1  # the number of rounds of a static graph
+CACHED = 1 << 16  # slots that are filled at a time, so that they fit into the processor's cache
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # src, dst, weight of the directed links
 
@@ -26,24 +26,24 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # src, dst, weight of the dir
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """The links of every round: g graphs of n nodes that last `every` rounds, the last for ever.
+    """The links of every round: g graphs of n nodes, each for `every` rounds, the last for ever.
 
-    Links are sorted by (dst, src); padding has weight 0, src 0, dst n - 1 and stands in no slot.
+    Links are sorted by (dst, src); padding has weight 0, src 0, dst n - 1 and is in no slot.
     There is always at least one link, if only padding, so that indexing needs no special case.
 
-    With `server`, the links are the n messages up to the server, which is called node n. All nodes
-    hear all that arrived, as one broadcast; row i of `table` names the message up of node i.
+    With `server`, the links are the n messages to the server, which is node n. It broadcasts all
+    messages that arrived to all nodes; row i of `table` is the link of node i's message.
     """
 
     links: Links  # [g, e] each
-    # Buckets of nodes of like degree: their numbers [n_b], and the link in each slot [g, n_b, k_b],
-    # -1 = empty. One bucket of all nodes, unless a few have far more neighbours than the rest.
+    # Buckets of nodes of similar degree: node numbers [n_b], and the link in each slot
+    # [g, n_b, k_b], -1 = empty. One bucket, unless a few nodes have far more neighbours.
     table: tuple[tuple[Array, Array], ...]
     every: Array  # [] rounds that each graph lasts
     n: int = field(metadata={"static": True})
     server: bool = field(default=False, metadata={"static": True})
     weights: str = field(default="equal", metadata={"static": True})  # or "metropolis"
-    arrival: bool = field(default=False, metadata={"static": True})  # slots in an order of arrival
+    arrival: bool = field(default=False, metadata={"static": True})  # slots in order of arrival
     # [g, e, lag + 1] weight that each link had 0, 1, ... rounds ago; None: see `late_links`
     before: Array | None = None
     # [g, e] the link by which each one is answered; None: see `two_way`
@@ -60,12 +60,12 @@ class Topology:
         return Links(*(leaf[now] for leaf in self.links))
 
     def late(self, t: Array | int) -> Array | None:
-        """Weights of the links of round t by age, where messages may be late on old links."""
+        """Weights of the links of round t by age; None unless messages may be late on old links."""
         return None if self.before is None else self.before[self.at(t)]
 
     @property
     def slots(self) -> int:
-        """The most messages that a node has room for in a round."""
+        """The largest number of slots of a node."""
         return self.n if self.server else max(table.shape[-1] for _, table in self.table)
 
     def links_per_round(self, t: int) -> int:

@@ -120,7 +120,7 @@ def new(
     """
     from peerwise.cli.public import found_bounds, read_known
     from peerwise.data import load
-    from peerwise.data.encode import WORDS
+    from peerwise.data.kinds import WORDS
     from peerwise.peer.drafting import draft
     from peerwise.privacy.design import default_delta
 

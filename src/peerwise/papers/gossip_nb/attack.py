@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwise.core import Array, Shard
 from peerwise.errors import BadData, BadSetting, UnknownName
-from peerwise.methods.gossip_nb import release
+from peerwise.methods.releasing import release
 from peerwise.methods.robust_nb import ATTACKS, RULES, aggregate, corrupt, relative
 from peerwise.models.family import Model
 from peerwise.papers.gossip_nb.trials import Problem, problem, score

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from peerwise import learner, metrics, topology
-from peerwise.methods.gossip_nb import federated_nb, gossip_nb, never_silent, release
+from peerwise.methods.gossip_nb import federated_nb, gossip_nb
+from peerwise.methods.releasing import never_silent, release
 from peerwise.models.family import Model
 from peerwise.papers.gossip_nb.attack import attack
 from peerwise.papers.gossip_nb.trials import Problem, federated, problem, score, vaidya, vanilla

@@ -16,7 +16,7 @@ import numpy as np
 from peerwise import data, partition
 from peerwise.core import Array
 from peerwise.errors import BadData
-from peerwise.methods.gossip_nb import CLAMP, clamped, never_silent
+from peerwise.methods.releasing import CLAMP, clamped, never_silent
 from peerwise.models.family import Model, statistics
 from peerwise.models.naive_bayes import naive_bayes
 from peerwise.privacy.budget import Queries

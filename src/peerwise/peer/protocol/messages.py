@@ -1,7 +1,7 @@
-"""The words of the protocol: what happens to a core, and what it wants done.
+"""The events that a protocol core is given, and the effects that it asks for in return.
 
-A core is told events and answers with effects. Whoever runs it gives tickets to calls that want an
-answer, and does the effects on the disk in the order in which they were asked for.
+The daemon turns what happens into events and carries out the effects. It gives a ticket to every
+call that needs an answer, and carries out effects on the disk in the order of the requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from peerwise.errors import PeerwiseError
 
-Body = Any  # of a letter that came: bytes, or what knows where they are; it has a length
+Body = Any  # a received letter's bytes, or an object that finds them in a file; it has a length
 
 
 class BadLetter(PeerwiseError):
@@ -21,7 +21,7 @@ class BadNumbers(BadLetter):
 
 
 class Place(NamedTuple):
-    """How far a peer has come."""
+    """A round of a phase: how far a peer has come, or which round a letter is of."""
 
     phase: int
     round: int
@@ -40,7 +40,7 @@ class Envelope(NamedTuple):
 
 
 class Came(NamedTuple):
-    """A letter that came; `newest`: those before it are of no use any more."""
+    """A letter that came; `newest`: it makes the sender's earlier letters useless."""
 
     sender: str
     place: Place
@@ -57,20 +57,20 @@ class Away(NamedTuple):
 
 
 class Greeting(NamedTuple):
-    """What a neighbour said of itself; None where it did not say it, or not in order."""
+    """What a neighbour says of itself; None where it says nothing, or an old greeting came late."""
 
     place: Place | None = None
     life: int = 0
-    first: Place | None = None  # it sends nothing of an earlier place any more
-    have: Place | None = None  # the newest letter of ours that it was given
-    knows: int = 0  # our life for which it has put its letters together
-    bye: str = ""  # EJECTED or OVER: it sends nothing any more, and wants nothing
-    noted: str = ""  # the bye of ours that is on its disk
-    order: int = 0  # of its greetings in this life: a late one does not take back another
+    first: Place | None = None  # it no longer sends letters of earlier places
+    have: Place | None = None  # the newest letter of ours that it has
+    knows: int = 0  # our life for which it has rebuilt its line of letters to us
+    bye: str = ""  # EJECTED or OVER: it no longer sends or wants letters
+    noted: str = ""  # which bye of ours it has on its disk
+    order: int = 0  # the greeting's number in this life: one that comes late changes nothing
 
 
 class Checks(Protocol):
-    """How letters that come are read: the one place where a letter is believed or not."""
+    """Reads letters that came; the only place where a letter is accepted or refused."""
 
     def written(self, body: Any) -> Envelope:
         """What is written on a letter of any phase; BadLetter where it is none."""
@@ -86,7 +86,7 @@ class Kept(NamedTuple):
     """What the disk holds when a peer starts."""
 
     place: Place
-    life: int  # the number of this life, on the disk before anybody hears of it
+    life: int  # the number of this start, written to disk before any neighbour hears it
     partners: tuple[str, ...]  # neighbours whose letters count in the phase
     lives: Mapping[str, int] = {}
     heads: Mapping[str, Place] = {}
@@ -96,7 +96,7 @@ class Kept(NamedTuple):
 
 # -- events ------------------------------------------------------------------------------------
 
-Ticket = Any  # of a call or of a letter on its way to the disk: goes back with the answer
+Ticket = Any  # names a call, or a letter being written; the answer brings it back
 
 
 class Started(NamedTuple):
@@ -158,10 +158,10 @@ class Failed(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What was asked for is on the disk, or is not and why.
+    """What was to be written is on the disk; otherwise `why` has the reason.
 
-    `differs`: there was another letter for the same place before, and that one counts.
-    `shelved`: makes what stands for the letter from now on, where it is too large to keep at hand.
+    `differs`: another letter of the same place came before, and that one counts.
+    `shelved`: for a letter too large for memory, makes the object that reads it from its file.
     """
 
     ticket: Ticket
@@ -192,10 +192,10 @@ class Computed(NamedTuple):
     result: Any  # for whoever stores it
     bodies: Mapping[str, bytes]  # letters of the place after it
     heard: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()  # whose letters were there and not heard
-    aside: Mapping[str, tuple[Place, str]] = {}  # letters that made it fail, and why
+    left_out: tuple[str, ...] = ()  # neighbours whose letters were there but were not used
+    aside: Mapping[str, tuple[Place, str]] = {}  # letters that made the round fail, and why
     error: float | None = None
-    partners: tuple[str, ...] | None = None  # of the phase that begins
+    partners: tuple[str, ...] | None = None  # whose letters count in the phase that begins
 
 
 class Stored(NamedTuple):
@@ -279,12 +279,12 @@ class Look(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Do the round at `place`, whose letters go out at `after`; `Computed` tells of it.
+    """Compute the round at `place` and the letters of `after`; `Computed` reports the result.
 
-    `heard`: by neighbour and round, the letter and its place. `channel`: whether the channel
-    chooses among them, else each neighbour has one. None: no round, only letters for `after`.
-    `said`: the newest of our letters that a neighbour has; later than this round where we were put
-    back.
+    `heard`: by neighbour and round, the letter and its place; None: compute no round, only the
+    letters of `after`. `channel`: whether the channel chooses among a neighbour's letters;
+    otherwise there is one of each neighbour. `said`: the newest of our letters that any neighbour
+    has; it is later than this round if our state was restored from a backup.
     """
 
     place: Place
@@ -313,12 +313,12 @@ class Advance(NamedTuple):
     acknowledged: Mapping[str, Place]  # by neighbour: it has all letters up to a place
     done: Done | None  # None: no round was done
     aside: Mapping[str, tuple[Place, str]]
-    keep: int  # rounds of letters that stay in use
-    newest: bool  # earlier letters that nobody took are not sent any more
+    keep: int  # rounds whose received letters are still needed
+    newest: bool  # whether earlier letters that were not delivered are given up
 
 
 class Wake(NamedTuple):
-    """Tell of the time not later than this, if nothing else happens."""
+    """Give the core a `Tick` at this time, unless another event comes first."""
 
     at: float
 
@@ -339,10 +339,10 @@ class Count(NamedTuple):
 
 
 class End(NamedTuple):
-    """There is nothing more to do: all is done, or nobody answers for whom a round waits.
+    """End the peer: all rounds are done, or its patience is over.
 
-    `lacking` have not said that they have our last letter. `silent`: they are waited for, and none
-    of them has said anything for as long as this peer is patient; not all rounds are done.
+    `lacking`: neighbours that have not confirmed our last letter. `silent`: if not all rounds are
+    done, the neighbours that a round waits for and that have all been silent for too long.
     """
 
     lacking: tuple[str, ...]

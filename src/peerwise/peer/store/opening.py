@@ -84,13 +84,13 @@ def require_same(
     if old["charter"] != charter:
         words = differs(old["text"])
         raise BadFile(
-            f"{file.path} was begun under another charter"
+            f"{file.path} was begun with another charter"
             f"{'' if words is None else f': {words}'}; go on with that one, or give another "
             f"--state{file.spent()}"
         )
     if old["data"] != data:
         raise BadFile(
-            f"the data are not those with which {file.path} was begun: what was learnt and "
-            "released is of the old rows. Put them back, or give another --state"
+            f"the data are not those with which {file.path} was begun, and what the peer learnt "
+            "and released is about the old rows. Put them back, or give another --state"
             f"{file.spent()}"
         )
