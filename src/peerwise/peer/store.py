@@ -25,7 +25,7 @@ from peerwise.peer.tables import ACKNOWLEDGED, HASHED, SMALL, STATE, TABLES, mar
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.ledger import about_ledger
 from peerwise.privacy.rows import Part
-from peerwise.privacy.sealing import Reused, fresh_secret
+from peerwise.privacy.sealing import Reused, fresh_secret, public_key
 
 FILE, LOCK = "peer.db", "peer.lock"
 DROPPED = "not sent"  # instead of a time: a newer letter took its place
@@ -74,6 +74,15 @@ def _marks(letter: Body, mark: Any = None) -> Marks:
     return Marks(mark.hexdigest(), signed, seal)
 
 
+def _term(secret: str, *term: Any) -> str:
+    """A term of a sealed sum, for the ledger of the site: under which key, of which sum, its hash.
+
+    Without a term: how those under a key begin.
+    """
+    key = hashlib.sha256(public_key(bytes.fromhex(secret))).hexdigest()[:16]
+    return " ".join(["term under", key, *map(str, term)])
+
+
 class Store:
     """The file of one peer; make one with `Store.open`."""
 
@@ -83,6 +92,7 @@ class Store:
         db.create_function("sha256", 1, sha256, deterministic=True)
         self.site: SiteBook | None = None
         self.lost = 0  # charges that only the site's ledger knew of
+        self.behind = -1  # the last phase of which a term of a sealed sum left that is not here
         self.large = Large(path.parent)
         self._owner = False  # of the files of large letters: who only looks removes none
         self._recent: dict[str, bytes] = {}  # by hash: letters that were read to be sent again
@@ -154,6 +164,10 @@ class Store:
                 store.site = SiteBook(site, f"{charter}:{data}", node, parts)
                 store.site.check(store.about().get("ledger"))
                 store.lost = store.site.mend(ledger)
+                masks = store._read("SELECT phase, round, hash FROM masks")
+                if key := store.about().get("mask_secret"):
+                    lacking = store.site.lacking({_term(key, *m) for m in masks}, _term(key))
+                    store.behind = max((int(term.split()[3]) for term in lacking), default=-1)
                 ledger.above = store.site
         except ledger_file.BROKEN as error:
             db.close()
@@ -213,6 +227,8 @@ class Store:
         except BaseException:
             self._certified.clear()
             self._heads = self._rows = None
+            if self.site is not None:
+                self.site.terms.clear()
             raise
         if self.site is not None:  # from here on it may leave
             self.site.settle()
@@ -303,10 +319,11 @@ class Store:
             )
         self._db.execute(
             "DELETE FROM bodies WHERE hash NOT IN ("  # three searches, of which none is a scan
-            "SELECT hash FROM outbox WHERE phase > ? UNION ALL "
+            "SELECT hash FROM outbox WHERE phase = ? UNION ALL "
             "SELECT hash FROM outbox WHERE phase = ? AND round > ? UNION ALL "
             "SELECT hash FROM outbox WHERE acknowledged IS NULL)",
-            (place.phase, place.phase, place.round - KEEP),
+            # of the phase before, too, for one that is put back there from the begin of this one
+            (place.phase - 1 if place.round < KEEP else -1, place.phase, place.round - KEEP),
         )
 
     def put(self, sender: str, place: Place, body: Body, newest: bool = False) -> bool:
@@ -624,6 +641,8 @@ class Store:
         known = self._read("SELECT hash FROM masks WHERE phase = ? AND round = ?", (phase, at))
         if not known:
             self._keep("INSERT", "masks", phase, at, mark)
+            if self.site is not None:
+                self.site.terms.append(_term(self.about()["mask_secret"], phase, at, mark))
         elif known[0][0] != mark:
             raise Reused(at)
 
