@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -27,13 +28,21 @@ from peerwise.data.loaders import Table
 from peerwise.declare import declares
 from peerwise.methods.aligned import Aligned
 from peerwise.methods.sealed import Sealed, Trust
+from peerwise.node import Memory
+from peerwise.peer.charter import Charter
+from peerwise.peer.computing import Computing
 from peerwise.peer.daemon import Daemon, Options
 from peerwise.peer.drafting import draft
-from peerwise.peer.identity import load_identity, make_authority, make_certificate
+from peerwise.peer.identity import Identity, load_identity, make_authority, make_certificate
+from peerwise.peer.letters import Letters
 from peerwise.peer.local import free_ports
 from peerwise.peer.plan import Plan
+from peerwise.peer.protocol.messages import Compute, Place
+from peerwise.peer.roster import KeyNode
+from peerwise.peer.site import Head
 from peerwise.peer.store import Store
-from peerwise.privacy.sealing import Masks, Place, fresh_secret, partners_wanted, public_key
+from peerwise.privacy.sealing import Masks, fresh_secret, partners_wanted, public_key
+from peerwise.privacy.sealing import Place as Sum
 from peerwise.privacy.shares import shared_noise
 from peerwise.runtime import size_of
 
@@ -41,11 +50,14 @@ NODES, NUMBERS = (10, 100, 1000), (230, 1000, 10_000)
 COLLUDERS = 1 / 3
 STAR = nx.star_graph(["a", "b", "c", "d"])
 SUMS, TICKS, TURNS = 10, 32, 4
+DEGREE, FEATURES, ROWS, TIMED = 6, 20, 40, 8
+SPENDS = {"epsilon": 1.0, "delta": 1e-6}
 VECTOR = "benchmarks.sealed:vector"
 
 
 def main() -> None:
     masks()
+    phases()
     rounds()
 
 
@@ -57,10 +69,10 @@ def masks() -> None:
         colluders = int(n * COLLUDERS)
         one = Masks("n0000", secrets["n0000"], keys, "charter", colluders)
         begin = time.process_time()
-        one.mask(Place("0", "sums", 0), keys, 1)  # the graph, and an exchange with each partner
+        one.mask(Sum("0", "sums", 0), keys, 1)  # the graph, and an exchange with each partner
         once = 1e3 * (time.process_time() - begin)
         for q in NUMBERS:
-            t = _cpu(lambda t, one=one, q=q, keys=keys: one.mask(Place("0", "sums", t), keys, q))
+            t = _cpu(lambda t, one=one, q=q, keys=keys: one.mask(Sum("0", "sums", t), keys, q))
             rows.append((str(n), str(partners_wanted(n, colluders)), str(q), f"{once:.1f}",
                          f"{1e3 * t:.2f}", f"{_letter(n, q):,}", "0"))  # fmt: skip
     show(
@@ -85,6 +97,104 @@ def _letter(n: int, q: int) -> int:
     sums = Aligned(n, q, 1, n)
     state = jax.eval_shape(sums.begin, jax.ShapeDtypeStruct((), jnp.uint32))
     return size_of(jax.eval_shape(lambda s: sums.said(s, None), state))
+
+
+def phases() -> None:
+    rows = []
+    for n in NODES:
+        with tempfile.TemporaryDirectory() as folder:
+            charter, identities = _network(Path(folder), n)
+            secrets = {name: fresh_secret() for name in charter.names}
+            keys = {name: public_key(secret).hex() for name, secret in secrets.items()}
+            for phase, agreed in ((0, None), (1, {"keys": keys})):
+                run = partial(_phase, charter, identities, secrets, phase, agreed)
+                run()  # compiles
+                rows.append((str(n), *run()))
+    show(
+        f"What comes before learning, a node of a {DEGREE}-regular network: keys, and one sum of "
+        f"{FEATURES} features",
+        ("nodes", "phase", "rounds", "bytes a letter", "MB sent", "ms once", "ms a round", "ms"),
+        rows,
+        "CPU time of one node: letters are made, signed, opened, verified; no TLS, no disk. Once: "
+        "verifies what all members have signed; for a sum the mask graph, X25519 and noise",
+    )
+
+
+def _network(folder: Path, n: int) -> tuple[Charter, dict[str, Identity]]:
+    names = [f"n{i:04}" for i in range(n)]
+    graph = nx.random_regular_graph(DEGREE, n, seed=0)
+    graph = nx.relabel_nodes(graph, dict(enumerate(names)))
+    x = np.random.default_rng(0).uniform(size=(ROWS, FEATURES))
+    frame = pd.DataFrame(x, columns=[f"f{j}" for j in range(FEATURES)])
+    table = Table("rows", frame, np.array(["no", "yes"] * (ROWS // 2), object), "class")
+    charter = draft(
+        table, graph, {"method": {"name": "sealed_nb", "select": 5}, "run": {"rounds": 64},
+                       "privacy": SPENDS},
+        name="phases", typing="manifest", public=True, budget=SPENDS, limits={"rows": n * ROWS},
+        addresses={name: f"127.0.0.1:{10_000 + i}" for i, name in enumerate(names)},
+    )  # fmt: skip
+    make_authority(folder)
+    for name in names:
+        make_certificate(folder, name)
+    return charter, {name: load_identity(folder, name) for name in names}
+
+
+def _phase(
+    charter: Charter, identities: Any, secrets: Any, phase: int, agreed: Any
+) -> tuple[str, ...]:  # fmt: skip
+    """Of the first node, which its neighbours tell all they know: name, rounds, bytes and times."""
+    me = charter.names[0]
+    x = np.random.default_rng(1).uniform(size=(ROWS, FEATURES))
+    frame = pd.DataFrame(x, columns=[f"f{j}" for j in range(FEATURES)])
+    table = Table("rows", frame, np.array(["no", "yes"] * (ROWS // 2), object), "class")
+    peers = {}
+    for name in (me, *charter.neighbours(me)):
+        plan = Plan(charter, name, table)
+        plan.seal_with(identities[name], secrets[name])
+        letters = Letters(charter, identities[name])
+        letters.book = SimpleNamespace(head=lambda: Head(0, "0" * 64))  # type: ignore[assignment]
+        peers[name] = Computing(plan, letters)
+        node = plan.node(phase, agreed)
+        memory = node.begin()
+        if phase == 0 and name != me:
+            memory = _all_known(charter, identities, secrets, memory)
+        form = letters.form(node, memory, agreed)
+        letters.use(phase, form)
+        peers[name].node, peers[name].memory, peers[name].agreed = node, memory, agreed
+    one, rounds = peers.pop(me), peers[charter.neighbours(me)[0]].plan.rounds(phase)
+    times = []
+    for t in range(TIMED):
+        place = Place(phase, t)
+        bodies = {}
+        for name, peer in peers.items():
+            form = peer.letters.of(phase)
+            bodies[name] = peer.letters.made(peer.node, peer.memory, form, place)[me]
+        begin = time.process_time()
+        heard = {}
+        for name, body in bodies.items():
+            one.letters.written(body)
+            heard[name] = {t: (place, one.letters.opened(body, phase))}
+        done = one.computed(Compute(place, Place(phase, t + 1), heard))
+        one.adopt(done.result, Place(phase, t + 1))
+        times.append(1e3 * (time.process_time() - begin))
+    each = float(np.median(times[2:]))
+    size = len(done.bodies[charter.neighbours(me)[0]])
+    once = max(times[0] - each, 0.0)
+    return (
+        one.plan.kinds[phase], str(rounds), f"{size:,}", f"{size * DEGREE * rounds / 1e6:.2f}",
+        f"{once:.0f}", f"{each:.1f}", f"{once + each * rounds:.0f}",
+    )  # fmt: skip
+
+
+def _all_known(charter: Charter, identities: Any, secrets: Any, memory: Memory) -> Memory:
+    """What a node knows at last: what each member has signed, and its key."""
+    table = {column: a.copy() for column, a in memory.state.value.items()}
+    for i, name in enumerate(charter.names):
+        own = KeyNode(charter, name, identities[name], secrets[name]).begin().state.value
+        for column in table:
+            table[column][i] = own[column][i]
+        table["key"][i] = np.frombuffer(public_key(secrets[name]), np.uint8)
+    return Memory(State(table, {}), None)
 
 
 @declares("method", needs=("replies",), releases="sealed")

@@ -11,7 +11,7 @@ from helpers import assert_equal_runs, in64
 from peerwise import topology as topologies
 from peerwise.agreement import sum_rounds
 from peerwise.core import Shard
-from peerwise.errors import BadSetting
+from peerwise.errors import BadData, BadSetting
 from peerwise.learner import cell
 from peerwise.learner.assemble import assemble, facts_of
 from peerwise.learner.firsts import as_if_nothing, budget_of, decided, firsts, settled, sum_of
@@ -24,6 +24,7 @@ from peerwise.models.tan import structure
 from peerwise.privacy import public_schema
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.design import design_of, noising
+from peerwise.privacy.sums import MOST
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 from peerwise.walk import walk
@@ -311,3 +312,19 @@ def test_an_empty_sum():
     method = sealed_total(one.count, shape_of(one.count, 1), two, one.reach, N, TRUST)
     run = simulate(method, pack(X[:, :1], Y, WORLD.owned), CHAIN, 12, precision="float64")
     assert np.asarray(run.state.value["sums"]["done"]).tolist() == [1] * N
+
+
+def test_noise_is_made_for_a_row_and_the_rounding_of_all_its_numbers():
+    size, budget = 10_000, Budget(1.0, 1e-5)
+    like = jax.tree.structure(0), ((size,),)
+    grid = sealed_total(lambda shard: shard.x, like, budget, 1.0, N, TRUST).adapt.grid
+    wide = (grid.std * grid.step)[0] * np.sqrt(grid.honest) / deviation(budget, 1.0)
+    # every number is moved by half a step at most
+    assert wide >= (1 + np.sqrt(size) / 2 * grid.step[0]) * (1 - 1e-14)
+
+
+def test_more_rows_than_can_be_summed_exactly():
+    method = sum_of(TAN, WORLD, "structure")
+    many = np.broadcast_to(np.int32(0), MOST + 1)
+    with pytest.raises(BadData, match="rows can be summed exactly"):
+        method.adapt.exact(None, X, many)

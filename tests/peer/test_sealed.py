@@ -11,7 +11,10 @@ from scipy.stats import chisquare
 from federation import Alone, Network, federation, run_all
 from peerwise.methods import words
 from peerwise.peer import sealing
-from peerwise.peer.protocol.messages import Place
+from peerwise.peer.daemon import Daemon
+from peerwise.peer.dialling import Dialling
+from peerwise.peer.protocol import Core
+from peerwise.peer.protocol.messages import Failed, Place
 from peerwise.peer.signing import parted
 from peerwise.peer.wire import Format
 from peerwise.privacy.sealing import Reused
@@ -166,6 +169,104 @@ def test_a_peer_that_is_put_back_never_makes_a_term_again(tmp_path, monkeypatch)
     total = ended(net, "abc")
     fresh = [terms[n, 8][-1] for n in "abc"]
     np.testing.assert_array_equal(total, np.sum(fresh, axis=0, dtype=np.uint64))
+
+
+def cut_off(monkeypatch):
+    """What keeps later letters from c, and b from rounds of its second phase, until emptied."""
+    cut = {"letters to c", "rounds of b"}
+    asked, compute = Dialling.asked, Daemon._compute
+
+    async def without(self, ask):
+        late = ask.method == "Push" and ask.said.place > Place(1, 0)
+        if ask.name == "c" and late and "letters to c" in cut:
+            return Failed("c", "Push", "UNAVAILABLE", "cut off")
+        return await asked(self, ask)
+
+    def later(self, effect):
+        if self.name != "b" or effect.place.phase < 1 or "rounds of b" not in cut:
+            compute(self, effect)
+
+    monkeypatch.setattr(Dialling, "asked", without)
+    monkeypatch.setattr(Daemon, "_compute", later)
+    return cut
+
+
+@pytest.mark.full  # `make test`: protocol/test_worlds.py without peers, and the ledger below
+@pytest.mark.parametrize("back", ["state", "state and ledger"])
+def test_a_peer_put_back_while_who_has_its_term_is_away_makes_no_other(tmp_path, monkeypatch, back):
+    """The ledger of its site knows the term; where it went back, too, the neighbour is asked."""
+    terms, cut = recorded(monkeypatch), cut_off(monkeypatch)
+    pace = {"mode": "async", "deadline": 0.1, "start": 0.5}
+    graph = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
+    fed = federation(tmp_path, graph, CRC, rounds=30, pace=pace, **SPENDS)
+    if back == "state":
+        monkeypatch.setattr(Core, "asked", lambda self: ())
+
+    def copy(source, target):
+        shutil.rmtree(target / "b", ignore_errors=True)
+        target.mkdir(exist_ok=True)
+        shutil.copytree(source / "b", target / "b")
+        for path in source.glob("b.ledger*") if back != "state" else ():
+            shutil.copy(path, target)
+
+    async def live():
+        net = Network(fed)
+        net.start(*"abc")
+        await net.until("b", Place(1, 0))
+        await net.stop("b")
+        copy(tmp_path, tmp_path / "backup")
+        cut.remove("rounds of b")
+        net.start("b")
+        while not (net.daemons["a"].core.neighbours["b"].head or Place(0, 0)) > Place(1, 0):
+            await asyncio.sleep(0.01)
+        await net.stop("b")
+        await net.stop("a")
+        copy(tmp_path / "backup", tmp_path)
+        cut.clear()
+        net.start("b")
+        await asyncio.sleep(2)
+        core = net.daemons["b"].core
+        if back == "state":
+            assert core.place > Place(1, 0)
+        else:
+            assert (core.place, core.waiting) == (Place(1, 0), ("a",))
+        assert len(terms["b", 1]) == 1
+        net.start("a")
+        await net.end()
+        return net
+
+    net = asyncio.run(live())
+    assert len(terms["b", 1]) == 1
+    assert int(net.daemons["b"].memory.state.value["sums"]["lost"]) == 1
+
+
+def test_the_ledger_of_a_site_knows_what_a_state_that_was_put_back_has_hidden(tmp_path):
+    fed = federation(tmp_path, STAR, CRC, rounds=ROUNDS, **SPENDS)
+
+    def opened():
+        daemon = fed.daemon("b")
+        daemon.store.mask_secret()
+        return daemon.store
+
+    def hides(store, at, mark):
+        with store.transaction():
+            store.use_mask(1, at, mark)
+
+    store = opened()
+    with store.transaction():
+        store.ledger.charge("gaussian", {}, 1.0, 1e-6, data="sums", inside=True)
+    hides(store, 1, "one")
+    store.close()
+    shutil.copytree(tmp_path / "b", tmp_path / "backup")
+    store = opened()
+    assert store.behind == -1  # started again, and that is all
+    hides(store, 2, "two")
+    store.close()
+    shutil.rmtree(tmp_path / "b")
+    shutil.copytree(tmp_path / "backup", tmp_path / "b")
+    store = opened()
+    assert store.behind == 1
+    store.close()
 
 
 def test_a_sum_is_never_too_old_to_be_heard(tmp_path):

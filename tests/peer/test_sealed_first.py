@@ -10,10 +10,11 @@ import pytest
 from federation import Network, federation, run_all
 from peerwise.errors import BadSetting
 from peerwise.methods import words
+from peerwise.peer.dialling import Dialling
 from peerwise.peer.leaving import what_leaves
 from peerwise.peer.plan import Plan
-from peerwise.peer.protocol.messages import Place
-from peerwise.peer.sealing import without_terms
+from peerwise.peer.protocol.messages import Failed, Place
+from peerwise.peer.sealing import Sealing, without_terms
 from peerwise.peer.views import learnt
 from taped import assert_same_model, recorded, simulated
 
@@ -149,6 +150,42 @@ def test_without_a_members_term_there_is_no_sum_and_the_peer_says_so(tmp_path):
     assert int(state.value["sums"]["lost"]) == 1
     assert not words.as_integers(state.value["sums"]["term"]).any()
     assert jax.tree.structure(state) == jax.tree.structure(without_terms(state, "again"))
+
+
+def test_a_peer_without_a_sum_ends_only_once_its_neighbours_have_its_letters(tmp_path, monkeypatch):
+    """Or they would wait for the last of them."""
+    fed, asked, since = tan(tmp_path), Dialling.asked, []
+    last = Plan(fed.charter, "a", fed.tables["a"]).rounds(1) - 1
+    monkeypatch.setattr(
+        Sealing, "__call__", lambda self, state, *_: self._sealed.programs.learnt(state)
+    )
+
+    async def late(self, ask):
+        now = asyncio.get_running_loop().time()
+        if ask.name == "c" and ask.method == "Push" and ask.said.place == Place(1, last):
+            since.append(now)
+            if now < since[0] + 1.5:
+                return Failed("c", "Push", "UNAVAILABLE", "late")
+        return await asked(self, ask)
+
+    monkeypatch.setattr(Dialling, "asked", late)
+
+    async def live():
+        runs = [fed.daemon(n).run() for n in "abc"]
+        return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 60)
+
+    errors = asyncio.run(live())
+    assert all("of all members did not come about" in str(error) for error in errors), errors
+
+
+def test_a_peer_without_noise_counts_its_values_by_all_their_digits(tmp_path):
+    """As a simulation does: in the charter's precision some would lie in another part."""
+    method = {"name": "sealed_nb", "select": 2}
+    fed = federation(tmp_path, PATH, method, rounds=16, features=5)
+    exact, _ = fed.charter.rows(fed.tables["a"], exact=True)
+    assert (exact != exact.astype(fed.charter.precision)).any()
+    node = Plan(fed.charter, "a", fed.tables["a"]).node(1)
+    np.testing.assert_array_equal(node._shard.x, exact)
 
 
 def test_what_would_be_sent_first_is_a_term_of_the_first_sum(tmp_path):

@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from peerwise.core import Array, Method, Shard, State, Tree
+from peerwise.errors import BadData
 from peerwise.methods import words
 from peerwise.methods.aligned import Aligned
 from peerwise.methods.private_crc import noise_multiplier
 from peerwise.methods.sealed import Sealed, Trust, members
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.shares import bits_for, shared_noise
+from peerwise.privacy.sums import MOST
 
 BLOCK = 1 << 10  # rows at a time, which keeps memory small
 
@@ -47,8 +49,8 @@ def sealed_total(
     _, shapes = like
     size = sum(int(np.prod(shape)) for shape in shapes)
     least, honest = members(nodes, trust)
-    # rounding to the grid moves every number of a row by half a step at most
-    wide = reach * (1 + size**0.5 * 2.0 ** -bits_for(nodes))
+    # rounding to the grid moves every number of a row by half a step: by wide / 2^bits at most
+    wide = reach / (1 - size**0.5 * 2.0 ** -bits_for(nodes))
     std = deviation(budget, wide)
     grid = shared_noise(np.full(size, wide), np.full(size, std), nodes, honest)
 
@@ -57,6 +59,8 @@ def sealed_total(
         return counts / jnp.asarray(grid.step, counts.dtype)
 
     def exact(state: State, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if len(y) > MOST:
+            raise BadData(f"at most {MOST} rows can be summed exactly, got {len(y)}")
         total = np.zeros(size)
         for begin in range(0, len(y), BLOCK):
             part = slice(begin, begin + BLOCK)

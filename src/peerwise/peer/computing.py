@@ -41,6 +41,7 @@ class Computing:
         self.node: Node | None = None
         self.memory: Memory | None = None
         self.agreed: dict[str, Any] | None = None
+        self.behind = -1  # the last phase of which it has sent a term that its file lacks
 
     def restore(self, place: Place, body: bytes, agreed: str | None) -> None:
         """Go on from a state that was kept."""
@@ -90,7 +91,7 @@ class Computing:
         """What a round comes to."""
         assert self.node is not None
         assert self.memory is not None
-        if wanted.said > wanted.place:
+        if wanted.place.phase <= self.behind or wanted.said > wanted.place:
             self.memory = self.plan.put_back(wanted.place.phase, self.memory)
         if wanted.heard is None:
             outcome = self._after(self.memory, wanted)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from peerwise.errors import BadSetting
 from peerwise.node import Memory, Node
 from peerwise.peer.amending import Amending
 from peerwise.peer.calls import Calls
@@ -48,6 +49,8 @@ from peerwise.peer.spool import Spools
 from peerwise.peer.store import Store
 from peerwise.peer.transport import Link, Server
 from peerwise.peer.wire import Format
+
+LOOK = 0.1  # seconds between two looks whether letters have left, before a peer ends with an error
 
 
 async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -157,6 +160,7 @@ class Daemon:
         self._over = asyncio.get_running_loop().create_future()
         disk, store = self._keeping.run, self.store
         life, lives = await disk(store.live)
+        self.computing.behind = store.behind
         known = store.neighbours
         heads, kept, byes = [await disk(x) for x in (known.heads, store.progress, known.byes)]
         place = Place(0, 0)
@@ -167,10 +171,15 @@ class Daemon:
         else:
             place, body = kept
             await self._in_mind(self.computing.restore, place, body, store.about().get("agreed"))
+        node, memory = self.computing.node, self.computing.memory
+        assert node is not None
+        assert memory is not None
+        # nobody has heard of a state that has just begun
+        asks = kept is not None and self.plan.adds(place.phase, node, memory)
         unsent = {n: await disk(store.outbox.unsent, n) for n in self.charter.neighbours(self.name)}
         self._core = Core(
             self._rules(),
-            Kept(place, life, self.computing.partners(), lives, heads, unsent, byes),
+            Kept(place, life, self.computing.partners(), lives, heads, unsent, byes, asks),
             asyncio.get_running_loop().time(),
         )
         self._comparing = Comparing(self.charter, self.identity, store, disk)
@@ -358,7 +367,16 @@ class Daemon:
         self._spawn(self._then(loop.run_in_executor(self._mind, self.computing.computed, effect)))
 
     async def _then(self, event: asyncio.Future[Any]) -> None:
-        self._feed(await event)
+        try:
+            computed = await event
+        except BadSetting:
+            # nothing was agreed; neighbours find so, too, once they have our letters
+            loop = asyncio.get_running_loop()
+            until = loop.time() + self.options.linger
+            while self.core.undelivered and loop.time() < until:
+                await asyncio.sleep(LOOK)
+            raise
+        self._feed(computed)
 
     def _awaited(self) -> int:
         """For how many letters that come together it may be worth to wait."""

@@ -178,10 +178,11 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
             'mode = "async", or least = 1'
         )
     bits_for(nodes)
-    after = as_if_nothing(cell, world)
+    as_if_nothing(cell, world)  # whatever is agreed first
     if world.budget is None or not adds_noise(cell):
         return
-    asked = blank_model(cell["model"], after.schema).size
+    # of the features of which some are kept: nobody knows yet which, and how many values they have
+    asked = blank_model(cell["model"], world.schema).size
     share = 1 - table["first"] if firsts(cell, world) else 1.0
     multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
     sums = max(table.get("releases") or RELEASES, asked)

@@ -12,10 +12,9 @@ import numpy as np
 from peerwise import data, runtime
 from peerwise.agreement import sum_rounds
 from peerwise.channel import Channel
-from peerwise.core import Method, Range, Shard, State
+from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
-from peerwise.learner import World
 from peerwise.learner.firsts import sum_of
 from peerwise.methods.private_crc import noise_multiplier
 from peerwise.methods.sealed_total import total_of
@@ -98,7 +97,8 @@ class Plan:
         if kind == "keys":
             return {"keys": self._key_node().keys(memory)}
         if kind in self.learning.firsts:
-            total = total_of(self._sum(kind, before)[0], memory.state.value)
+            world = self.learning.world(self.x, self.y, before)
+            total = total_of(sum_of(self.cell, world, kind), memory.state.value)
             if total is None:
                 raise BadSetting(
                     f"there is no sealed sum for '{kind}': a member added no term, because it "
@@ -122,6 +122,14 @@ class Plan:
     def used_mask(self, phase: int, memory: Memory) -> tuple[int, str] | None:
         """The last mask that was used, by its round, and the hash of what it hides."""
         return used_mask(memory.state) if self.seals(phase) else None
+
+    def adds(self, phase: int, node: Node, memory: Memory) -> bool:
+        """Whether a node may still make terms of sealed sums."""
+        if not self.learning.sealed or not self.learns(phase):
+            return self.learning.sealed
+        sealed: Any = node.method.adapt
+        sums = memory.state.value["sums"]
+        return not sums["lost"] and int(sealed.sums.stage(sums)) <= sealed.sums.rounds
 
     def put_back(self, phase: int, memory: Memory) -> Memory:
         """The memory of a peer that has said more than it knows of."""
@@ -183,8 +191,11 @@ class Plan:
         if self.kinds[phase] == "keys":
             return self._key_node()
         if self.kinds[phase] in learning.firsts:
-            method, world = self._sum(self.kinds[phase], agreed)
-            shard = Shard(world.x.astype(np.float64), self.y, np.ones(len(self.y)))
+            # as in a simulation, values lie in parts of their range by all their digits
+            exact, y = self.charter.rows(self._table, exact=True)
+            world = learning.world(exact, y, agreed, exact=True)
+            method = sum_of(self.cell, world, self.kinds[phase])
+            shard = Shard(world.x, y, np.ones(len(y)))
             return Node(
                 method, self.topology, self.index, shard, seed=charter.seed, precision="float64",
                 adapt=self._sealing(method.adapt, agreed, self.kinds[phase]),
@@ -209,11 +220,6 @@ class Plan:
 
     def _key_node(self) -> KeyNode:
         return KeyNode(self.charter, self.name, self._identity, self._secret)
-
-    def _sum(self, name: str, agreed: Mapping[str, Any] | None) -> tuple[Method, World]:
-        """The method of a first sum, and this node's rows as it sees them."""
-        world = self.learning.world(self.x, self.y, agreed)
-        return sum_of(self.cell, world, name), world
 
     def _sealing(
         self, sealed: Any, agreed: Mapping[str, Any] | None, release: str = RELEASE

@@ -5,6 +5,9 @@ settled once the state that it was made for is on the disk; only then anything l
 in between, nothing has left, and the same charge is used again. A state that is taken back finds
 settled charges that it lacks, and puts them back into its own ledger.
 
+Of each term of a sealed sum its hash is noted, too, before the term leaves: a state that was taken
+back lacks one, and its peer adds no other under the same mask.
+
 With every letter goes how long the ledger is and the hash of its last entry. A ledger that was
 taken back is shorter, or has another hash where it was: neighbours refuse such letters.
 """
@@ -51,6 +54,7 @@ class SiteBook:
     def __init__(self, ledger: Ledger, about: str, node: str, parts: Sequence[Part] = ()):
         self.ledger, self._about, self._node, self._parts = ledger, about, node, parts
         self._unsettled: list[int] = []
+        self.terms: list[str] = []  # of sealed sums, that are not noted yet
 
     def charge(
         self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
@@ -81,6 +85,16 @@ class SiteBook:
         while self._unsettled:
             self.ledger.sent(self._unsettled[0], LEFT)
             self._unsettled.pop(0)
+        while self.terms:
+            self.ledger.sent(self._mine()[0][0], self.terms[0])  # all sums are one charge
+            self.terms.pop(0)
+
+    def lacking(self, terms: set[str], key: str) -> list[str]:
+        """The terms that left under a key and that a state lacks; what it has is noted."""
+        left = [to for i, _ in self._mine() for to in self.ledger.receivers(i)]
+        self.terms += sorted(terms.difference(left))
+        self.settle()
+        return [to for to in left if to.startswith(key) and to not in terms]
 
     def mend(self, ledger: Ledger) -> int:
         """Put charges that left the site and that a state's ledger lacks into it; how many.

@@ -169,6 +169,12 @@ class Ledger:
             query = "SELECT count(*) FROM sends WHERE release = ?"
             return int(self._db.execute(query, (receipt,)).fetchone()[0])
 
+    def receivers(self, receipt: int) -> list[str]:
+        """To whom a release was handed, in order."""
+        with self._lock:
+            query = "SELECT receiver FROM sends WHERE release = ? ORDER BY rowid"
+            return [str(to) for (to,) in self._db.execute(query, (receipt,))]
+
     def sent(self, receipt: int, to: str) -> None:
         """Note that a release was handed to somebody; it costs nothing more."""
         with self._lock, ledger_file.alone(self._db, self.path):

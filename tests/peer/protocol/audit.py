@@ -120,6 +120,15 @@ def _check_put(world, name, letter, event, knew):
         raise Broken(f"{letter.sender} says two things to {name} in {letter.place}")
 
 
+def check_masks(world, letter):
+    """No two terms under one mask are ever with anybody: they would tell their difference."""
+    term = world.method.letters.opened(letter.body, letter.place.phase)
+    terms = world.terms.setdefault((letter.sender, letter.place), set())
+    terms |= {term} - {0}
+    if len(terms) > 1:
+        raise Broken(f"{letter.sender} hid two terms under its mask of {letter.place}")
+
+
 def _check_round(world, process, effect):
     """Who is not heard has said that it has nothing, or that it listens no more."""
     core, disk = process.core, world.disks[process.core.rules.name]

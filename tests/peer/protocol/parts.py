@@ -24,6 +24,7 @@ class Case(NamedTuple):
     eject: float = 0.0
     lag: int = 0
     noise: bool = False
+    masked: bool = False  # letters are terms of sealed sums; a peer begun again asks first
     liar: str = ""
     talks: bool = False  # the liar says something that cannot be used in every round
     silent: str = ""  # a node that never starts

@@ -291,6 +291,16 @@ def answers_to_a_former_life_count(patch):
     patch.setattr(Core, "on_answered", lax)
 
 
+@mutant("masks", "masks, deadline", "masks, async")
+def a_round_begins_before_all_have_said_what_they_have(patch):
+    patch.setattr(Core, "asked", lambda self: ())
+
+
+@mutant("masks, async")
+def what_was_said_before_this_life_was_met_counts(patch):
+    patch.setattr(Core, "knows_us", true)
+
+
 # that all end
 
 

@@ -100,6 +100,24 @@ class Method:
         return Computed(value, bodies, tuple(sorted(used)), left_out, aside, None, partners)
 
 
+class Masked(Method):
+    """Each letter is a term of a sealed sum under the mask of its place; 0 is none.
+
+    Once it was put back to an old state a peer has -1 for a value, and makes no more terms.
+    """
+
+    def step(self, value, place, heard):
+        return value if value < 0 else 1 + super().step(value, place, heard)
+
+    def computed(self, name, neighbours, rounds, value, wanted):
+        value = -1 if wanted.said > wanted.place else value
+        done = super().computed(name, neighbours, rounds, value, wanted)
+        if done.result >= 0:
+            return done
+        none = self.letters.made(name, wanted.after, 0)
+        return done._replace(bodies=dict.fromkeys(done.bodies, none))
+
+
 def undisturbed(graph, rounds, method):
     """By node: what it ends with where nothing goes wrong; the plain synchronous run."""
     values = {n: method.begin(n) for n in graph}
@@ -206,5 +224,8 @@ class Disk:
         least = Place(self.place.phase, self.place.round + 1 - effect.keep)
         self.inbox = {key: body for key, body in self.inbox.items() if key[1] >= least}
         old = Place(self.place.phase, self.place.round - self.KEEP)
-        self.outbox = {k: v for k, v in self.outbox.items() if k[1] > old or not v[1]}
+        before = self.place.phase - 1 if self.place.round < self.KEEP else None
+        self.outbox = {
+            k: v for k, v in self.outbox.items() if k[1] > old or not v[1] or k[1].phase == before
+        }
         return Stored()

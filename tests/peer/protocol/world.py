@@ -20,10 +20,11 @@ from peer.protocol.audit import (
     check_answer,
     check_done,
     check_end,
+    check_masks,
 )
 from peer.protocol.liars import lie, lie_answer
 from peer.protocol.parts import Call, Process, Reply
-from peer.protocol.toys import Disk, Method
+from peer.protocol.toys import Disk, Masked, Method
 from peerwise.peer.keeping import KEPT
 from peerwise.peer.protocol import Core, Rules
 from peerwise.peer.protocol import messages as m
@@ -44,7 +45,8 @@ class World:
         self.case, self.rng = case, random.Random(seed)
         noise = random.Random(~seed) if case.noise else None
         self.together, self.shares = together, random.Random(f"{seed} together")
-        self.method = Method(case.lag, noise)
+        self.method = (Masked if case.masked else Method)(case.lag, noise)
+        self.terms = {}  # by sender and place: the terms that came to somebody's disk
         self.graph = {n: tuple(case.graph[n]) for n in case.graph}
         self.honest = [n for n in self.graph if n not in case.liar + case.silent]
         self.now, self.serial, self.chaos, self.log = 1.0, 0, True, Counter()
@@ -79,7 +81,7 @@ class World:
         unsent = {n: disk.unsent(n) for n in self.graph[name]}
         kept = m.Kept(
             disk.place, life, self.graph[name], dict(disk.lives), dict(disk.heads), unsent,
-            dict(disk.byes),
+            dict(disk.byes), self.case.masked and not first,
         )  # fmt: skip
         process = self.up[name] = Process(Core(rules, kept, self.now), disk.byes)
         self.feed(process, disk.looked())
@@ -135,13 +137,14 @@ class World:
         ejected = self.disks[name].ejected
         self.disks[name] = backup.copy()
         self.disks[name].ejected = dict(ejected)
+        if self.case.masked:  # of what came after it, and was given up, neighbours may know nothing
+            self.backups[name] = [b for b in self.backups[name] if b.place <= backup.place]
 
     def is_near(self, name, place):
         """Whether neighbours, who may go on with what they have, keep the letters it will need."""
         phase, t = self.tops[name]
-        if phase > place.phase or t - place.round > Disk.KEEP - 2:
-            return False
-        return phase == len(self.case.rounds) - 1 or t < self.case.rounds[phase] - 1
+        since = place.round if phase == place.phase else 0
+        return phase <= place.phase + 1 and t - since <= Disk.KEEP - 2
 
     def operate(self, name, other, eject):
         disk = self.disks[name]
@@ -285,6 +288,8 @@ class World:
         if isinstance(job, m.Advance):
             self.note_written(name, job.place, job.bodies)
             self.tops[name] = max(self.tops[name], job.place)
+        if self.case.masked and isinstance(job, m.Put):
+            check_masks(self, job.letter)
         return self.disks[name].done(job)
 
     def compute(self, name):
@@ -303,7 +308,8 @@ class World:
     def step(self):
         rng, case = self.rng, self.case
         if rng.random() < case.restore:
-            self.restore(rng.choice(self.honest))
+            # of two that were put back neither might know what the other once sent
+            self.restore(self.honest[0] if case.masked else rng.choice(self.honest))
         if rng.random() < case.eject:
             name = rng.choice(self.honest)
             self.operate(name, rng.choice(self.graph[name]), rng.random() < 0.5)

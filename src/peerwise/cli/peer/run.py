@@ -128,7 +128,7 @@ def run(
             f"{node}: {who} said nothing for {patience:g} seconds, and the round waits for "
             f"{'it' if len(silent) == 1 else 'them'}. Nothing is lost: the same command resumes. "
             f"If they have left for good, first run `peerwise peer eject {state} NEIGHBOUR` for "
-            "each"
+            "each (with sealed sums only if neither state nor ledger was ever put back)"
         )
     console.print(
         f"{escape(node)}: all rounds done; {where}"

@@ -13,7 +13,7 @@ from peerwise.core import Array, Tree
 from peerwise.models.family import Model, log_joint, statistics
 from peerwise.models.registry import model_for
 from peerwise.papers.items import Arrays, Description
-from peerwise.papers.privacy.runs import rows_of, scores
+from peerwise.papers.privacy.runs import rows_of, scores, tenths
 from peerwise.privacy.aware import denoised
 from peerwise.privacy.design import Design, default_delta, noising
 from peerwise.privacy.shares import honest_members
@@ -34,27 +34,28 @@ def released(
     sum of their Gaussian shares, drawn in one. The grid is left out: it is finer than float32.
     """
     rows = rows_of(data, bound, test_rows)
+    turns = tenths(len(rows.y) * 10 // 9)
     model = model_for(rows.schema, "naive_bayes")
     design = Design(model, -bound, bound)
     delta = default_delta(len(rows.y))
-    scored = []
+    scored, clean = np.empty((2, len(epsilons), draws)), []
+    more = 1.0 if nodes == 1 else nodes / honest_members(nodes, honest, nodes)
     with jax.enable_x64(True):
-        exact = statistics(model, jnp.asarray(rows.x), jnp.asarray(rows.y), jnp.ones(len(rows.y)))
-        test = jnp.asarray(rows.x_test), jnp.asarray(rows.y_test)
-        clean = scores(_log_odds(model, exact, test[0]), test[1])
-        for i, epsilon in enumerate(epsilons):
-            noise = noising(design, epsilon, delta, "best" if nodes == 1 else "gaussian")
-            more = 1.0 if nodes == 1 else nodes / honest_members(nodes, honest, nodes)
-            keys = jax.random.split(jax.random.key(i), draws)
-            scale = jnp.asarray(noise.scale * math.sqrt(more))
-            run = _compiled(model, design, noise.kind == "gaussian")
-            scored.append(
-                jax.device_get(run(keys, exact, scale, jnp.asarray(noise.variance * more), test))
-            )
-    return {
-        "curator" if nodes == 1 else "sealed": np.stack(scored).transpose(2, 0, 1),
-        "none": np.asarray(clean),
-    }
+        for turn in range(turns):
+            rows = rows_of(data, bound, test_rows, turn)
+            weight = jnp.ones(len(rows.y))
+            exact = statistics(model, jnp.asarray(rows.x), jnp.asarray(rows.y), weight)
+            test = jnp.asarray(rows.x_test), jnp.asarray(rows.y_test)
+            clean.append(scores(_log_odds(model, exact, test[0]), test[1]))
+            for i, epsilon in enumerate(epsilons):
+                noise = noising(design, epsilon, delta, "best" if nodes == 1 else "gaussian")
+                keys = jax.random.split(jax.random.key(i), draws)[turn::turns]
+                scale = jnp.asarray(noise.scale * math.sqrt(more))
+                run = _compiled(model, design, noise.kind == "gaussian")
+                found = run(keys, exact, scale, jnp.asarray(noise.variance * more), test)
+                scored[:, i, turn::turns] = np.asarray(found).T
+    kind = "curator" if nodes == 1 else "sealed"
+    return {kind: scored, "none": np.mean(jax.device_get(clean), 0)}
 
 
 def _log_odds(model: Model, s: Tree, x: Array) -> Array:

@@ -53,6 +53,8 @@ class Ground:
         }
         for neighbour in self.neighbours.values():
             neighbour.spoke = now
+        # who is yet to say, in this life of ours, what it has of ours
+        self.unsaid = set(rules.neighbours) if kept.asks else set()
         self.ejected: Mapping[str, str] = {}  # whom the operator does not want, and why
         # partners and ejected ones, and who is counted of them: asked for at every event
         self._counted: tuple[Any, Any, dict[str, Neighbour]] = None, None, {}

@@ -92,6 +92,7 @@ class Kept(NamedTuple):
     heads: Mapping[str, Place] = {}
     unsent: Mapping[str, list[Away]] = {}
     byes: Mapping[str, str] = {}
+    asks: bool = False  # no round begins before all neighbours have said what they have of ours
 
 
 # -- events ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from peerwise.peer.protocol.telling import Telling
 
 LOOK = 1.0  # seconds between two looks whether all know that nothing more comes
 SAY = 60.0  # seconds after which a peer that waits says for whom
+ASKS = "started again, it adds to sealed sums once they have said which of its letters they have"
 
 
 class Rounds(Telling):
@@ -42,6 +43,10 @@ class Rounds(Telling):
         if self.done:
             self.leave()
             return
+        if asked := self.asked():
+            self.waiting = asked
+            self.wait(math.inf)
+            return
         if not self.joined:
             self.joined = True
             self.said_at = self.begun = self.now
@@ -58,6 +63,18 @@ class Rounds(Telling):
             return
         self.begin()
 
+    def asked(self) -> tuple[str, ...]:
+        """Those who must say what they have of ours before a round begins.
+
+        A peer that was put back to an old state may have sent a term of a sealed sum that it does
+        not know of. Another in its place, under the same mask, would tell their difference. Nobody
+        is asked before the last round, which no letter follows; nor who is ejected, or is done.
+        """
+        if self.learns and self.place.round + 1 >= self.rounds:
+            return ()
+        silent = self.unsaid - self.ejected.keys()
+        return tuple(sorted(name for name in silent if not self.neighbours[name].over))
+
     def verdict(self) -> tuple[tuple[str, ...], float]:
         """For whom the round waits, and for how many seconds after its begin."""
         waiting, limit = self.pace.verdict(self.view)
@@ -67,7 +84,8 @@ class Rounds(Telling):
         """Come back when the time is up, or to say for whom this peer waits."""
         if self.now >= self.said_at + SAY:
             self.said_at = self.now
-            self.do(Log("waiting", {**self.where, "for": list(self.waiting)}))
+            why = {"why": ASKS} if self.asked() else {}
+            self.do(Log("waiting", {**self.where, "for": list(self.waiting), **why}))
         until = self.begun + limit
         if limit == math.inf:
             until = max(self.neighbours[name].spoke for name in self.waiting) + self.rules.patience

@@ -108,6 +108,8 @@ class Telling(Hearing):
             self.meet(name, said)
         if said.have is not None:
             self.already_said(name, said.have)
+        if said.place is not None and self.knows_us(said):  # no letter of a former life comes later
+            self.unsaid.discard(name)
         if said.first is not None and self.knows_us(said):
             n.first = max(said.first, n.first or said.first)
         if said.place is not None:
@@ -159,10 +161,12 @@ class Telling(Hearing):
         n.loading -= 1
         letters = {away.place: away for away in (*event.letters, *n.line)}
         letters = {place: letters[place] for place in letters if place >= event.since}
-        order = sorted(letters)[-1 if self.pace.newest else 0 :]
+        order = sorted(letters)
+        if self.pace.newest:  # who is in an earlier phase needs all letters of that
+            order = [p for p in order if p.phase < self.place.phase] + order[-1:]
         n.line.clear()
         if event.name not in self.ejected:
-            n.line.extend(letters[place] for place in order)
+            n.line.extend(letters[place] for place in dict.fromkeys(order))
         self.answer_hellos(event.name)
 
     def already_said(self, name: str, have: Place) -> None:

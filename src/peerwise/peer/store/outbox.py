@@ -52,10 +52,11 @@ class Outbox:
         """Delete acknowledged letters of rounds long before; their size and hash stay."""
         self._file.db.execute(
             "DELETE FROM bodies WHERE hash NOT IN ("  # three searches, of which none is a scan
-            "SELECT hash FROM outbox WHERE phase > ? UNION ALL "
+            "SELECT hash FROM outbox WHERE phase = ? UNION ALL "
             "SELECT hash FROM outbox WHERE phase = ? AND round > ? UNION ALL "
             "SELECT hash FROM outbox WHERE acknowledged IS NULL)",
-            (place.phase, place.phase, place.round - KEEP),
+            # of the phase before, too, for one that is put back there from the begin of this one
+            (place.phase - 1 if place.round < KEEP else -1, place.phase, place.round - KEEP),
         )
 
     def acknowledge(

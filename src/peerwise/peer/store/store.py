@@ -1,5 +1,6 @@
 """The file of one peer as a whole: how far it has come, with its letters and its neighbours."""
 
+import hashlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,16 @@ from peerwise.peer.store.quarantine import Quarantine
 from peerwise.peer.store.tables import HASHED, SMALL, STATE, TABLES
 from peerwise.privacy import Ledger, ledger_file
 from peerwise.privacy.rows import Part
-from peerwise.privacy.sealing import Reused, fresh_secret
+from peerwise.privacy.sealing import Reused, fresh_secret, public_key
+
+
+def _term(secret: str, *term: Any) -> str:
+    """A term of a sealed sum, for the ledger of the site: under which key, of which sum, its hash.
+
+    Without a term: how those under a key begin.
+    """
+    key = hashlib.sha256(public_key(bytes.fromhex(secret))).hexdigest()[:16]
+    return " ".join(["term under", key, *map(str, term)])
 
 
 class Store(File):
@@ -28,7 +38,9 @@ class Store(File):
         super().__init__(db, path, ledger)
         self.site: SiteBook | None = None
         self.lost = 0  # charges that only the site's ledger knew of
+        self.behind = -1  # the last phase of which a term of a sealed sum left that is not here
         self.committed.append(self._settle_site)
+        self.undone.append(self._forget_terms)
         self.neighbours = Neighbours(self)
         self.inbox = Inbox(self, self.neighbours)
         self.quarantine = Quarantine(self, self.inbox, self.neighbours)
@@ -80,6 +92,10 @@ class Store(File):
                 store.site = SiteBook(site, f"{charter}:{data}", node, parts)
                 store.site.check(store.about().get("ledger"))
                 store.lost = store.site.mend(ledger)
+                masks = store.rows("SELECT phase, round, hash FROM masks")
+                if key := store.about().get("mask_secret"):
+                    lacking = store.site.lacking({_term(key, *m) for m in masks}, _term(key))
+                    store.behind = max((int(term.split()[3]) for term in lacking), default=-1)
                 ledger.above = store.site
         except ledger_file.BROKEN as error:
             db.close()
@@ -106,6 +122,11 @@ class Store(File):
         """What was charged may leave: have the site's ledger say so."""
         if self.site is not None:
             self.site.settle()
+
+    def _forget_terms(self) -> None:
+        """Nothing of a transaction that failed goes into the site's ledger."""
+        if self.site is not None:
+            self.site.terms.clear()
 
     def about(self) -> dict[str, str]:
         """Whose file this is."""
@@ -194,6 +215,8 @@ class Store(File):
         known = self.rows("SELECT hash FROM masks WHERE phase = ? AND round = ?", phase, at)
         if not known:
             self.keep("INSERT", "masks", phase, at, mark)
+            if self.site is not None:
+                self.site.terms.append(_term(self.about()["mask_secret"], phase, at, mark))
         elif known[0][0] != mark:
             raise Reused(at)
 
