@@ -99,6 +99,11 @@ def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tm
     assert "30 rows stay here" in said
     assert "carry noise" in said
     assert not (tmp_path / "state").exists()
+    assert "warning" not in said
+    rows, name = pd.read_csv(left.folder / "a.csv"), left.charter.features[0].name
+    rows.assign(**{name: rows[name].where(rows.index > 2)}).to_csv(tmp_path / "gaps.csv")
+    gaps = [tmp_path / "gaps.csv" if a == left.folder / "a.csv" else a for a in args]
+    assert f"warning: column '{name}': 3 cells count as missing" in peerwise(*gaps, "--dry-run")[1]
     code, said = peerwise(*[a if a != "a" else "z" for a in args], "--dry-run")
     assert code == 2
     assert "'z'" in said

@@ -12,6 +12,7 @@ from peerwise.names import KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 CODE = "\n\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))
+(CHECK,) = re.findall(r"```py\n(.*?)```", PAGE, re.S)
 RUNS = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
 
 
@@ -39,6 +40,12 @@ def test_every_run_file_of_the_page_runs(text, peerwise, tmp_path):
     assert all(0 <= r["value"] <= 1 for r in records if r["metric"] == "test_error")
     if "confident" in text:
         assert {"sure", "sure_and_right", "largest", "auroc"} <= {r["metric"] for r in records}
+
+
+@pytest.mark.usefixtures("peerwise")
+def test_a_method_of_the_page_is_the_same_in_both_runtimes(tmp_path):
+    sys.path.insert(0, str(tmp_path))
+    exec(CHECK, {})
 
 
 def test_each_kind_has_an_example_and_is_listed_with_its_options(peerwise):

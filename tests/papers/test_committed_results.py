@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from peerwise.errors import BadFile
 from peerwise.papers.items import Scale, as_run_on
 from peerwise.papers.reproduce import PAPERS, jobs_of, reproduce
 from peerwise.papers.show import page
@@ -40,6 +41,13 @@ def folder(request, tmp_path_factory):
 
 def test_every_paper_has_committed_results():
     assert {path.parent.name for path in ROOT.glob(f"results/*/{WHOLE}")} == set(RUNS)
+
+
+def test_a_folder_without_results_has_nothing_to_show(tmp_path, monkeypatch):
+    monkeypatch.delenv("PEERWISE_DATA", raising=False)
+    with pytest.raises(BadFile, match="run holds no results of a run; give the folder that does"):
+        reproduce(PAPERS["decdiff"], ["table-2"], tmp_path / "run", only_kept=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_tables_of_the_docs_are_those_of_the_committed_results(folder):

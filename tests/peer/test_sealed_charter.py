@@ -5,6 +5,7 @@ import pytest
 
 from federation import federation
 from peerwise.errors import BadSetting
+from peerwise.peer.learning import Learning
 from peerwise.peer.leaving import what_leaves
 
 TREE = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
@@ -63,3 +64,14 @@ def test_what_leaves_says_on_whom_it_relies(tmp_path):
     fed = federation(tmp_path, TREE, NB, **SPENDS)
     said = " ".join(what_leaves(fed.charter))
     assert "2 honest nodes of 3 make the whole" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "is_open"),
+    [(NB, "multinomial", True), (NB, "tan", False), ({"name": "crc"}, "tan", True)],
+)
+def test_what_leaves_says_which_sums_have_no_masks(tmp_path, method, model, is_open):
+    fed = federation(tmp_path, TREE, method, model=model)
+    opened = [line for line in what_leaves(fed.charter) if "without masks" in line]
+    assert len(opened) == is_open
+    assert Learning(fed.charter).agrees == is_open

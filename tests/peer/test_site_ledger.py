@@ -83,6 +83,16 @@ def test_appended_rows_are_a_part_of_their_own():
     assert known_parts(given, changed) == []
 
 
+def test_rows_with_empty_cells_have_hashes_too():
+    whole = pd.DataFrame({"x": [1.0, 2.0], "y": list("ab"), "z": ["1", "nan"]})
+    gaps = pd.DataFrame({"x": [1.0, np.nan], "y": ["a", None], "z": ["1", np.nan]})
+    same, others = row_hashes(whole), row_hashes(gaps)
+    assert others[:2] == same[:2]
+    assert others[2] != same[2]
+    filled = row_hashes(gaps.fillna({"z": "nan"}))
+    assert filled[2] not in (same[2], others[2]), "an empty cell is not the text 'nan'"
+
+
 @pytest.fixture
 def files(tmp_path):
     """A private charter, certificates' folder, rows and the ledger of a site."""
@@ -110,6 +120,17 @@ def files(tmp_path):
 def site_of(folder, **options):
     given = {"ledger": folder / "site.ledger", **options}
     return Site(folder / "charter.toml", "a", folder / "rows.csv", folder / "s", folder, **given)
+
+
+def test_a_site_whose_file_has_empty_cells_takes_part_under_a_budget(files):
+    folder, frame, _ = files
+    frame.assign(age=frame["age"].where(frame.index > 2), note=None).to_csv(
+        folder / "rows.csv", index=False
+    )
+    site = site_of(folder)
+    assert [p.name for p in site.parts] == ["0 to 40"]
+    _begin(site.plan(), site)
+    assert site.ledger.total().epsilon == 1.0
 
 
 def test_appended_rows_have_a_budget_of_their_own(files):
@@ -225,8 +246,17 @@ def test_no_row_decides_whether_a_node_takes_part(files):
     ages = [500.0, -3.0, 1e25, "old", None, np.inf, "12,5", 30.0]
     odd = pd.DataFrame({"age": pd.Series(ages, dtype=object), "who": range(8)})
     labels = np.array(["no", "yes"] * 3 + ["no", "perhaps"], object)
-    x, y = made().rows(Table("rows", odd[["age"]], labels, "ill"))
+    table = Table("rows", odd[["age"]], labels, "ill")
+    x, y = made().rows(table)
     assert y.tolist() == [0, 1, 0, 1, 0, 1, 0]
+    assert made().odd_rows(table) == [
+        "column 'age': 3 cells count as missing (empty or no number)",
+        "column 'age': 3 cells count as 0 or 120, its bounds",
+        "1 rows count nowhere: their label is not one of no, yes",
+    ]
+    limits = made().limits.model_copy(update={"rows": 7})
+    (first, *_) = made().model_copy(update={"limits": limits}).odd_rows(table)
+    assert first.startswith("this node alone has 8 rows, and limits.rows says 7")
     np.testing.assert_allclose(x[:, 0], [1, -1, 1, 0, 0, 0, 12.5 / 60 - 1], rtol=1e-6)
     for many in (20, 21):  # before, twenty rows in other units were released and one more was not
         far = pd.DataFrame({"age": np.full(many, 3e4)})

@@ -187,6 +187,16 @@ def test_a_port_that_another_peer_has_is_noticed(fed, victim, host):
         host.run(listen()).result(LONG)
 
 
+def test_a_port_that_is_taken_at_one_address_of_a_name_is_noticed(fed, host):
+    async def listen():
+        Server(load_identity(fed.keys, "b"), f"localhost:{port}", None, 1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as other:  # and nobody listens at [::1]
+        port = other.getsockname()[1]
+        with pytest.raises(BadSetting, match="cannot listen"):
+            host.run(listen()).result(LONG)
+
+
 def test_an_older_copy_of_a_neighbour_is_refused(fed, victim):
     with Mallory(fed, life=2_000) as new, Mallory(fed, life=1_000) as old:
         assert new.call("Hello", hello(fed.charter))[0] is Code.OK

@@ -359,7 +359,10 @@ def _pixels(raw: Array, kept: Mapping[str, int], allow: bool) -> Array:
 
 def _allow(absent: Array, name: str, allow: bool) -> None:
     if absent.any() and not allow:
-        raise BadData(f"column '{name}' has missing values {where(absent)}; fill in or drop it")
+        raise BadData(
+            f"column '{name}' has missing values {where(absent)}; fill them in, drop the column, "
+            'or allow them: missing = "missing" in a run file, missing = true in a charter'
+        )
 
 
 def _constant(values: Array | list[str]) -> str:

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from peerwise.errors import BadData, UnknownName
+from peerwise.errors import BadData, BadFile, UnknownName
 from peerwise.papers.items import Dataset, Done, Paper, Scale, as_run_on, available, tasks_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ def reproduce(
     from peerwise.study.engine import ThisMachine
     from peerwise.study.store import Store
 
-    on = Store(folder).asked().get("at_hand") if only_kept else None
+    store = Store(folder)
+    if only_kept and any(paper.items[i].needs_data for i in items) and not store.keys():
+        raise BadFile(f"{folder} holds no results of a run; give the folder that does with --out")
+    on = store.asked().get("at_hand") if only_kept else None
     how: dict[str, Any] = {
         "engine": engine or ThisMachine(workers),
         "progress": progress,

@@ -32,7 +32,7 @@ from peerwise.files import write_whole
 from peerwise.learner import Cell, World
 from peerwise.peer import described, terms
 from peerwise.peer.described import DESCRIPTION
-from peerwise.peer.own_rows import own_rows, rows_within
+from peerwise.peer.own_rows import not_as_agreed, own_rows, rows_within
 from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms, Terms
 
 
@@ -288,6 +288,19 @@ class Charter(Terms):
             words = self.missing_words
             return rows_within(table, self.schema(), self.features, dtype, words, person)
         return own_rows(table, self.schema(), self.features, self.limits, dtype, self.missing_words)
+
+    def odd_rows(self, table: data.Table) -> list[str]:
+        """What of a node's rows is not as agreed and is taken all the same, in sentences."""
+        lines, rows = [], len(table.labels)
+        if self.limits.rows is not None and rows > self.limits.rows:
+            lines.append(
+                f"this node alone has {rows} rows, and limits.rows says {self.limits.rows} for the "
+                "whole network, from which methods take the size of their steps"
+            )
+        if self.budget is not None:  # otherwise they are refused
+            words = self.missing_words
+            lines += not_as_agreed(table, self.schema(), self.features, words)
+        return lines
 
 
 def checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:

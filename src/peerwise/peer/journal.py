@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -46,7 +47,28 @@ class _Stderr(logging.Handler):
     """Lines to what is the standard error when they are written."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # where nobody reads it any more, the peer goes on
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+class _File(RotatingFileHandler):
+    """Lines in a file; that a disk takes none is said once, until it takes one again."""
+
+    _failed = _fails = False  # with the line before, and with this one
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failed, self._fails = self._fails, False
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._fails = True
+        if not self._failed:
+            with suppress(OSError, ValueError):
+                print(f"cannot write {self.baseFilename}: {error}", file=sys.stderr, flush=True)
 
 
 class _Json(logging.Formatter):
@@ -85,4 +107,4 @@ def log_to(folder: Path, node: str, quiet: bool) -> None:
 
 
 def _file(path: Path) -> logging.Handler:
-    return RotatingFileHandler(path, maxBytes=BYTES, backupCount=FILES, encoding="utf-8")
+    return _File(path, maxBytes=BYTES, backupCount=FILES, encoding="utf-8")

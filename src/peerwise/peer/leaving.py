@@ -3,6 +3,7 @@
 import math
 
 from peerwise.learner.firsts import firsts
+from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
 from peerwise.peer.described import adds_noise, spends, unit_of
 from peerwise.privacy.sealing import partners_wanted
@@ -28,12 +29,7 @@ def what_leaves(charter: Charter) -> list[str]:
 
 
 def _exact(charter: Charter) -> list[str]:
-    lines = ["No noise: every letter holds exact numbers."]
-    if charter.units == "agree":
-        lines.append(
-            "First, counts, sums and sums of squares of every column are added up along the "
-            "network: a node with one neighbour tells it those of its own rows."
-        )
+    lines = ["No noise: every letter holds exact numbers.", *_open_sums(charter)]
     if charter.cell.method.traits.releases == "sealed":
         lines[0] = "No noise: sums over all nodes are exact."
         lines += [
@@ -59,6 +55,21 @@ def _exact(charter: Charter) -> list[str]:
         "(gossip_nb, robust_nb, private_crc, sealed_nb) with [privacy] epsilon."
     )
     return lines
+
+
+def _open_sums(charter: Charter) -> list[str]:
+    """What is added up exactly, and without masks, before anything is learnt."""
+    cell, what = charter.cell, []
+    if charter.units == "agree":
+        what.append("counts, sums and sums of squares of every column")
+    phase = first_phase(cell["model"], charter.schema()) if "model" in cell else None
+    if phase is not None and "structure" not in firsts(cell, charter.world()):
+        what.append(f"counts, from which all derive how {cell['model']['name']} is made")
+    return [
+        f"First, {each} are added up along the network, without masks: a node with one neighbour "
+        "tells it those of its own rows."
+        for each in what
+    ]
 
 
 def _private(charter: Charter) -> list[str]:

@@ -90,6 +90,38 @@ def rows_within(
     return rescaled(x, center, scale).astype(dtype), y
 
 
+@discreet()
+def not_as_agreed(
+    table: data.Table,
+    schema: data.Schema,
+    features: Sequence[FeatureTerms],
+    words: Collection[str] = (),
+) -> list[str]:
+    """What under a budget counts otherwise than the file says, in sentences with exact numbers.
+
+    For the people at the site: nobody is refused for it, so that a mistake in a file shows nowhere
+    else.
+    """
+    read, lines = read_each(table, schema, words), []
+    for x, feature in zip(read.x.T, features, strict=True):
+        known = f"not one of {', '.join(feature.categories)}" if feature.categories else "no number"
+        if gaps := int(np.isnan(x).sum()):
+            lines.append(
+                f"column '{feature.name}': {gaps} cells count as missing (empty or {known})"
+            )
+        if feature.kind == "numeric":
+            low, high = feature.bounds()
+            if beyond := int(((x < low) | (x > high)).sum()):
+                bounds = f"{low:g} or {high:g}"
+                lines.append(
+                    f"column '{feature.name}': {beyond} cells count as {bounds}, its bounds"
+                )
+    if unknown := int((read.y < 0).sum()):
+        classes = ", ".join(schema.classes)
+        lines.append(f"{unknown} rows count nowhere: their label is not one of {classes}")
+    return lines
+
+
 def first_rows(table: data.Table, person: str, rows: int) -> data.Table:
     """The first rows of every person, as many as count."""
     frame = table.frame

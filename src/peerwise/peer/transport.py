@@ -5,7 +5,9 @@ federation's authority has signed, and no other; the daemon decides whom it list
 """
 
 import asyncio
+import errno
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -123,6 +125,26 @@ def _shows(identity: Identity) -> Any:
     return grpc.ssl_server_certificate_configuration(pairs, identity.authority)
 
 
+def _is_taken(address: str) -> bool:
+    """Whether a program listens at one of the addresses of a name: gRPC is content with another."""
+    host, _, port = address.rpartition(":")
+    try:
+        every = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, where in every:
+        with socket.socket(family, kind, protocol) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                one.bind(where)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return True
+    return False
+
+
 def _admit_all(call: Call) -> None:
     """Let every caller through."""
 
@@ -201,7 +223,8 @@ class Server(grpc.GenericRpcHandler):
             _shows(identity), self._renewed, require_client_authentication=True
         )
         try:
-            self.port = self._server.add_secure_port(address, credentials)
+            taken = _is_taken(address)
+            self.port = 0 if taken else self._server.add_secure_port(address, credentials)
         except RuntimeError:
             self.port = 0
         if not self.port:

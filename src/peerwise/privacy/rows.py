@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 GROUP = "rows of a growing file"
+EMPTY = "\x00"  # stands for an empty cell: no text of a CSV file is this one
 
 
 class Part(NamedTuple):
@@ -33,7 +34,8 @@ def row_hashes(frame: pd.DataFrame) -> list[str]:
     ordered = ordered[sorted(ordered.columns)]
     mark = hashlib.sha256("\n".join(ordered.columns).encode())
     digests = [mark.hexdigest()]
-    for row in ordered.astype(str).itertuples(index=False):
+    cells = ordered.astype(str).mask(ordered.isna(), EMPTY)
+    for row in cells.itertuples(index=False):
         mark.update("\x1f".join(row).encode() + b"\x1e")
         digests.append(mark.hexdigest())
     return digests

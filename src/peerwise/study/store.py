@@ -83,10 +83,14 @@ class Store:
         about = path.stat()
         return _read(path, about.st_mtime_ns, about.st_size)
 
+    def keys(self) -> list[str]:
+        """The keys of all jobs."""
+        loose = [path.stem for path in sorted(self.loose.glob("*.npz"))]
+        return list(dict.fromkeys([*self.whole(), *loose]))
+
     def rows(self) -> list[Row]:
         """A row for every array of every job."""
-        loose = [path.stem for path in sorted(self.loose.glob("*.npz"))]
-        jobs = {key: self.get(key) for key in dict.fromkeys([*self.whole(), *loose])}
+        jobs = {key: self.get(key) for key in self.keys()}
         return [
             Row(key, {}, name, None, array)
             for key, kept in jobs.items() if kept is not None

@@ -113,6 +113,8 @@ def run(
     )  # fmt: skip
     if dry_run:
         _show_dry(*show(site))
+        for line in site.charter.odd_rows(site.table):
+            console.print(f"[yellow]warning[/]: {escape(line)}", highlight=False)
         return
     beside = () if access is None else (_beside(state, home, access),)
     done, lacking, silent = serve(site, *beside)
