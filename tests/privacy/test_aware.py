@@ -86,21 +86,62 @@ def test_without_noise_statistics_come_back_and_with_any_they_are_valid_and_bett
         assert np.mean(aware) >= np.mean(plain) - 0.01
 
 
-@pytest.mark.long("shared_naive_bayes")
-@pytest.mark.parametrize("name", ["naive_bayes", "shared_naive_bayes"])
+@pytest.mark.long("shared_naive_bayes", "lda")
+@pytest.mark.parametrize("name", ["naive_bayes", "shared_naive_bayes", "lda", "qda"])
 def test_with_little_noise_numbers_come_back_as_they_were_released(name):
     """Not nearly so: what is left of a correction that falls as noise^2 turns ranks about."""
     with jax.enable_x64(True):
         _, _, x, y = made(name, 100_000)
         model = model_for(public_schema(NUMBERS, ("no", "yes")), name)
         design = Design(model, -np.ones(3), np.ones(3))
-        rows = jnp.asarray(x[:, :3])
+        together = np.random.default_rng(1).normal(0, 0.2, (len(y), 1)) * y[:, None]
+        rows = jnp.asarray(np.clip(x[:, :3] + together, -1, 1))  # of one class they are correlated
         exact = statistics(model, rows, jnp.asarray(y), jnp.ones(len(y)))
         s, variance = noisy(design, exact, 5.0, seed=3)
         better = denoised(design, jnp.asarray(variance), jax.tree.map(jnp.asarray, s))
         for found, released, without in zip(*map(jax.tree.leaves, (better, s, exact)), strict=True):
             np.testing.assert_allclose(found, released, rtol=1e-9)
             assert np.abs(without - released).max() > 1  # and there was noise
+
+
+@pytest.mark.long("shared_naive_bayes", "lda")
+@pytest.mark.parametrize("name", ["naive_bayes", "shared_naive_bayes", "lda", "qda"])
+def test_as_noise_vanishes_a_model_tends_to_the_plain_one(name):
+    """With cells that are empty in one class, which the plain model gives its least share."""
+    with jax.enable_x64(True):
+        model, design, x, y = made(name, 5000)
+        x[:, 3] = np.where(y == 1, x[:, 3], np.minimum(x[:, 3], 1))
+        rows = jnp.asarray(x)
+        exact = statistics(model, rows, jnp.asarray(y), jnp.ones(len(y)))
+        odds = jax.jit(lambda s: jnp.ptp(log_posterior(model, s, rows), 1))
+        clean = jax.jit(lambda v, s: denoised(design, v, s))
+        released, variance = noisy(design, exact, 100.0, seed=2)
+        apart = []
+        for t in (1, 1e-3, 1e-6):
+            s = jax.tree.map(lambda a, b, t=t: a + t * (b - a), exact, released)
+            better = clean(jnp.asarray(t**2 * variance), s)
+            apart.append(float(jnp.abs(odds(better) - odds(exact)).max()))
+        assert apart[0] < 3
+        assert apart[-1] < 1e-5, apart
+
+
+def test_where_noise_hides_a_direction_of_a_rare_class_it_varies_there_as_all_classes_do():
+    """Neither as noise says, nor as much as noise could make it."""
+    with jax.enable_x64(True):
+        model = model_for(public_schema(NUMBERS, ("no", "yes")), "qda")
+        design = Design(model, -np.ones(3), np.ones(3))
+        rng = np.random.default_rng(0)
+        y = (rng.random(40_000) < 0.02).astype(np.int32)
+        x = rng.normal(0, 0.25, (len(y), 1)) + rng.normal(0, 0.025, (len(y), 3))
+        exact = statistics(model, jnp.asarray(x), jnp.asarray(y), jnp.ones(len(y)))
+        across = jnp.array([1.0, 0.0, -1.0]) / np.sqrt(2)  # in which numbers hardly vary
+        ratios = []
+        for seed in range(8):
+            s, variance = noisy(design, exact, 1.0, seed)
+            better = denoised(design, jnp.asarray(variance), jnp.asarray(s))
+            own, rare = (across @ c @ across for c in model.describe(better)["cov"])
+            ratios.append(float(rare / own))
+        assert 0.3 < np.median(ratios) < 3, ratios
 
 
 def test_noise_alone_does_not_look_like_a_difference_between_classes_of_unequal_size():

@@ -35,6 +35,13 @@ class Kinds(NamedTuple):
         square = np.flatnonzero(self.left == self.right)
         return square[np.argsort(self.left[square])]
 
+    @property
+    def place(self) -> np.ndarray:
+        """The place of the product of every two numbers among the products [d, d]."""
+        place = np.zeros((len(self.first),) * 2, np.int32)
+        place[self.left, self.right] = place[self.right, self.left] = np.arange(len(self.left))
+        return place
+
 
 class Seen(NamedTuple):
     """What was released, in coordinates, and what is known of the counts of classes."""

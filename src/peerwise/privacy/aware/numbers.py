@@ -1,5 +1,7 @@
 """Means and covariances of numbers, from noisy sums."""
 
+from functools import partial, reduce
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +67,7 @@ def covariances_of(
     cov = cov.at[:, square].set(_drawn(own[:, square], noise[:, square], var, mean_unsure, rows))
     if (left == right).all():
         return cov
-    return jax.vmap(lambda one, unsure: _regular(one, unsure, kinds, rows))(cov, believed * noise)
+    return _beside(cov, believed * noise, whole, kinds, rows)
 
 
 def _drawn(own: Array, noise: Array, better: Array, unsure: Array, rows: Array) -> Array:
@@ -109,12 +111,8 @@ def _regular(cov: Array, unsure: Array, kinds: Kinds, rows: Array) -> Array:
     Noise of deviation s in the entries moves one eigenvalue by s sqrt(2), and k that it mixes by up
     to 2 s sqrt(k): it mixes those that are not clear.
     """
-    square = kinds.square
-    d = len(square)
-    place = np.zeros((d, d), np.int32)
-    place[kinds.left, kinds.right] = place[kinds.right, kinds.left] = np.arange(len(kinds.left))
-    size = jnp.sqrt(jnp.maximum(cov[square], 1e-30))
-    unit = size[:, None] * size[None, :]
+    place, d = kinds.place, len(kinds.square)
+    unit = _unit(cov, kinds)
     off = ~np.eye(d, dtype=bool)
     noise = jnp.where(off, unsure[place] / unit**2, 0).sum() / max(d * (d - 1), 1)
     value, vector = jnp.linalg.eigh(cov[place] / unit)
@@ -122,3 +120,40 @@ def _regular(cov: Array, unsure: Array, kinds: Kinds, rows: Array) -> Array:
     least = 2 * jnp.sqrt(noise * mixed)
     whole = jnp.matmul(vector * jnp.maximum(value, least)[None], vector.T, precision="highest")
     return jnp.where(noise > 0, (whole * unit)[kinds.left, kinds.right], cov)
+
+
+def _beside(cov: Array, noise: Array, whole: Array, kinds: Kinds, rows: Array) -> Array:
+    """Covariances of classes [c, r] that in directions which noise hides vary as all classes do.
+
+    Where the shared covariance is the identity, an eigenvalue has, before anything was seen, an
+    exponential law of mean 1, and becomes its mean given what was seen. Noise that mixes k
+    directions spreads their eigenvalues by (k + 1) / 2 times the variance that it gives to one.
+    """
+    place, unit = kinds.place, _unit(whole, kinds)
+    value, vector = jnp.linalg.eigh(whole[place] / unit)
+    scale = jnp.sqrt(jnp.maximum(value, 1e-6 * value.max()))[None]
+    size = jnp.sqrt(jnp.diagonal(unit))[:, None]
+    to, back = vector / scale / size, vector * scale * size
+
+    def times(*factors: Array) -> Array:
+        return reduce(partial(jnp.matmul, precision="highest"), factors)
+
+    def one(own: Array, error: Array) -> Array:
+        value, vector = jnp.linalg.eigh(times(to.T, own[place], to))
+        weight = times(to, vector) ** 2
+        variance = 2 * (weight * times(error[place], weight)).sum(0)
+        variance -= (weight**2 * error[kinds.square][:, None]).sum(0)
+        mixed = jnp.maximum(unclear(value, variance, rows).sum(), 1)
+        variance *= (1 + mixed) / 2
+        better = positive(value - variance, variance)
+        value += unclear(value, variance, rows) * (better - value)
+        axes = times(back, vector)
+        return times(axes * value[None], axes.T)[kinds.left, kinds.right]
+
+    return jnp.where(noise > 0, jax.vmap(one)(cov, noise), cov)
+
+
+def _unit(cov: Array, kinds: Kinds) -> Array:
+    """Products of two deviations [d, d], the units of covariances."""
+    size = jnp.sqrt(jnp.maximum(cov[kinds.square], 1e-30))
+    return size[:, None] * size[None, :]
