@@ -13,6 +13,7 @@ from peerwise.channel import erasure, perfect
 from peerwise.errors import BadSetting
 from peerwise.learner import cell, run
 from peerwise.methods import decavg, isolated_net, relay_gd, relaying
+from peerwise.methods.leading import SPAN
 from peerwise.nets import mlp, network_of
 from peerwise.runtime import init_key
 from peerwise.shards import pack, pooled
@@ -69,11 +70,13 @@ losses_of = jax.jit(jax.vmap(lambda w: loss_of(w, X, Y)))
 total = jax.jit(jax.vmap(relaying.total))
 
 
-def test_two_nodes_by_hand():
+@pytest.mark.long("0.0")
+@pytest.mark.parametrize("lead", [0.0, 1.0])
+def test_two_nodes_by_hand(lead):
     """They are told apart in round 1; the child speaks as one in round 2, the root in round 3."""
     sizes = (30, 18)
     parts = np.split(np.arange(len(Y)), [sizes[0]])
-    method = relay_gd(NET, lr=0.1, **FULL)
+    method = relay_gd(NET, lr=0.1, lead=lead, **FULL)
     made = run64(
         method, pack(X, Y, parts), topologies.chain(2), 3, at=[1, 2, 3],
         probe=lambda method, state: state.value["weights"],
@@ -96,18 +99,29 @@ def test_two_nodes_by_hand():
         first = [pull(start, i) for i in range(2)]
         alone = [at(first[i], rows=sizes[i]) for i in range(2)]
         second = [pull(alone[i], i) for i in range(2)]
+
+        def rate(*pulls):
+            """Of pulls, the newest last: each round's rate is a SPANth of the way to its pull."""
+            mean = jax.tree.map(np.zeros_like, pulls[0])
+            for one in pulls:
+                mean = jax.tree.map(lambda r, g: r + (g - r) / SPAN, mean, one)
+            return jax.tree.map(lambda r: lead * r, mean)
+
         lone = [at(first[i], second[i], rows=sizes[i]) for i in range(2)]
-        both = at(*first, *second)  # round 2: the root has heard of the child, the child of nothing
+        # round 2: the root has heard of the child, a round late, the child of nothing
+        both = at(*first, *second, rate(first[child], second[child]))
         third = {root: pull(both, root), child: pull(lone[child], child)}
-        heard = at(*first, *second, *third.values())  # round 3: each of the other's three
-        fourth = [pull(heard, i) for i in range(2)]
+        # round 3: each of the other's three
+        ahead = [rate(first[i], second[i], third[i]) for i in range(2)]
+        heard = [at(*first, *second, *third.values(), ahead[1 - i]) for i in range(2)]
+        fourth = [pull(heard[i], i) for i in range(2)]
         expected = [
             lone,
             {
-                root: at(*first, *second, third[root]),
+                root: at(*first, *second, third[root], rate(first[child], second[child])),
                 child: at(first[child], second[child], third[child], rows=sizes[child]),
             },
-            [at(*first, *second, *third.values(), fourth[i]) for i in range(2)],
+            [at(*first, *second, *third.values(), fourth[i], ahead[1 - i]) for i in range(2)],
         ]
     for t, wanted in enumerate(expected):
         for i in range(2):
@@ -118,7 +132,7 @@ def test_two_nodes_by_hand():
 @pytest.mark.full  # `make test`: test_relaying.py
 def test_each_node_knows_what_each_moved_as_long_ago_as_it_is_away():
     tree = topologies.random_tree(NODES, seed=2)
-    method = relay_gd(NET, lr=0.1, **FULL)
+    method = relay_gd(NET, lr=0.1, lead=0, **FULL)
 
     def look(method, state):
         relay = state.value["relay"]
@@ -159,15 +173,17 @@ def central(rounds, lr):
 @pytest.mark.full  # `make test`: relay's, test_relay.py
 def test_nodes_of_one_class_come_near_central_descent_and_decavg_does_not():
     wanted = central(300, 0.2)
-    ours = relay_gd(NET, lr=0.2, **FULL)
+    ours, late = (relay_gd(NET, lr=0.2, lead=lead, **FULL) for lead in (1, 0))
     got, lossy = (reached(ours, 300, erasure(q)) for q in (1.0, 0.7))  # one program
+    behind = reached(late, 300)
     theirs = reached(decavg(NET, start="common", lr=0.2, **FULL), 300)
     print(
         f"loss of all rows: central {wanted:.3f}, relay_gd {got:.3f}, with losses {lossy:.3f}, "
-        f"decavg {theirs:.3f}"
+        f"lead 0 {behind:.3f}, decavg {theirs:.3f}"
     )
-    assert got < 1.15 * wanted
-    assert lossy < 1.25 * wanted
+    assert got < 1.01 * wanted
+    assert lossy < 1.05 * wanted
+    assert 1.05 * wanted < behind < 1.15 * wanted
     assert theirs > 3 * wanted
 
 
@@ -175,7 +191,7 @@ def test_nodes_of_one_class_come_near_central_descent_and_decavg_does_not():
 def test_with_smaller_steps_nodes_come_nearer_to_central_descent():
     """Off by lr x delay x how steps differ: a quarter of lr is at most about that of the gap."""
     off = {
-        lr: reached(relay_gd(NET, lr=lr, **FULL), rounds) - central(rounds, lr)
+        lr: reached(relay_gd(NET, lr=lr, lead=0, **FULL), rounds) - central(rounds, lr)
         for lr, rounds in ((0.2, 300), (0.05, 1200))
     }
     assert off[0.05] < off[0.2] / 3
@@ -216,10 +232,10 @@ def test_all_runtimes_agree(exact):
 
 @pytest.mark.full  # `make test`: that of relay
 def test_a_message_is_the_weights_and_a_constant():
-    sizes = [
-        walk(m(NET, lr=0.1, **FULL), SKEWED, CHAIN, 0).message_bytes for m in (relay_gd, decavg)
-    ]
-    assert sizes == [4 * (NET.size + 11), 4 * (NET.size + 2)]
+    """And with lead the rate of the weights, too."""
+    methods = relay_gd(NET, **FULL), relay_gd(NET, lead=0, **FULL), decavg(NET, **FULL)
+    sizes = [walk(m, SKEWED, CHAIN, 0).message_bytes for m in methods]
+    assert sizes == [4 * (2 * NET.size + 11), 4 * (NET.size + 11), 4 * (NET.size + 2)]
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,16 @@ def test_other_noise_aware_models_concern_the_cells_that_use_them(monkeypatch):
         for old, job in zip(before, jobs, strict=True)
     ]
     assert said == ["", "", "noise-aware models of this version compute other numbers"]
+
+
+def test_another_lead_concerns_the_cells_that_carry_sums_forward(monkeypatch):
+    described = {"data": "wine", "split": {"nodes": 3, "rows": 20}, "run": {"rounds": 1}}
+    methods = ["crc", "relay", {"name": "relay", "lead": 0}]
+    jobs = [Run(cell(described | {"method": method})) for method in methods]
+    before = [provenance.depends(job) for job in jobs]
+    monkeypatch.setattr(provenance.leading, "REVISION", provenance.leading.REVISION + 1)
+    said = [
+        provenance.changes(old, provenance.depends(job))
+        for old, job in zip(before, jobs, strict=True)
+    ]
+    assert said == ["", "this version carries late sums forward otherwise", ""]

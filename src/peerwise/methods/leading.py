@@ -19,9 +19,10 @@ RATE = "rate"  # what the rate is called among the sums
 # Rounds over which a rate is averaged. A rate of few rounds follows every swing and makes it
 # larger; one of many is late itself. docs/relay.md says how it was chosen.
 SPAN = 100
-# Rounds by which a hop carries forward at the most: who is silent for longer may be down, and takes
-# no steps meanwhile.
-MOST = 4
+# Rounds by which a hop carries forward at the most: who is silent for much longer learns alone, and
+# its rate no longer holds. docs/relay.md says how it was chosen.
+MOST = 16
+REVISION = 2  # raised when sums are carried forward otherwise, so that kept cells run again
 
 
 def still(sums: Tree) -> Tree:

@@ -33,7 +33,7 @@ def relay_gd(
     *,
     lead: Annotated[
         float, Ge(0), Le(1), "share of its delay by which a sum is carried forward"
-    ] = 0.0,
+    ] = 1.0,
     damping: Annotated[float, Ge(0), "divides a training's move by 1 + damping x delay"] = 0.0,
     loss: LossOption = "cross_entropy",
     training: Training = Training(),
@@ -45,9 +45,9 @@ def relay_gd(
     `batch` of all rows it is gradient descent on all rows, late by the distances; `steps` draws
     rows with replacement. Feedback that is d rounds late oscillates when steps are large:
     `damping` divides a training's move by 1 + damping d, where d is the mean age of what nodes
-    know, averaged over all nodes. With `lead` every node relays the average rate of its sum, too,
-    and sums are carried forward by it (`leading`); messages are then twice as long. `keep`:
-    momentum goes on from round to round.
+    know, averaged over all nodes. Every node relays the average rate of its sum, too, and sums are
+    carried forward by it (`lead`; 0: not, and messages are half as long). `keep`: momentum goes on
+    from round to round.
     """
     return _relayed(net, loss, float(lead), float(damping), training)
 

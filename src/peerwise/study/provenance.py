@@ -9,6 +9,7 @@ from typing import Any
 from peerwise import __version__, data, own
 from peerwise.core import NUMERICS
 from peerwise.errors import PeerwiseError
+from peerwise.methods import leading
 from peerwise.privacy.aware import REVISION
 from peerwise.study.jobs import Job, sources
 
@@ -18,11 +19,12 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "pandas", "scikit-learn", "networkx")
 def depends(job: Job) -> dict[str, Any]:
     """Hashes of the data and of the user's modules, and the version of the package's numerics.
 
-    And that of the noise-aware models, where they are asked for.
+    And that of the noise-aware models and of lead, where they are asked for.
     """
     return {
         "numerics": NUMERICS,
         **_aware(job.asked),
+        **_lead(job.asked),
         "data": {name: _data(name) for name in sorted(set(sources(job.asked)))},
         "code": own.code_of(job.asked),
     }
@@ -31,6 +33,11 @@ def depends(job: Job) -> dict[str, Any]:
 def _aware(asked: Any) -> dict[str, int]:
     privacy = asked.get("privacy") if isinstance(asked, dict) else None
     return {"aware": REVISION} if privacy and privacy["aware"] else {}
+
+
+def _lead(asked: Any) -> dict[str, int]:
+    method = asked.get("method") if isinstance(asked, dict) else None
+    return {"lead": leading.REVISION} if method and method.get("lead", 0) != 0 else {}
 
 
 def _data(name: str) -> str:
@@ -48,6 +55,8 @@ def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
         return "this version of the package computes other numbers"
     if before.get("aware") != now.get("aware"):
         return "noise-aware models of this version compute other numbers"
+    if before.get("lead") != now.get("lead"):
+        return "this version carries late sums forward otherwise"
     for what in ("data", "code"):
         old, new = before.get(what, {}), now[what]
         if changed := sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k)):
