@@ -1,6 +1,7 @@
 """Sealed sums between real peers: what leaves is uniform, what all learn is a curator's model."""
 
 import asyncio
+import re
 import shutil
 
 import networkx as nx
@@ -16,6 +17,7 @@ from peerwise.peer.dialling import Dialling
 from peerwise.peer.protocol import Core
 from peerwise.peer.protocol.messages import Failed, Place
 from peerwise.peer.signing import parted
+from peerwise.peer.tables import mark_of
 from peerwise.peer.wire import Format
 from peerwise.privacy.sealing import Reused
 from taped import assert_same_model, recorded, simulated
@@ -89,6 +91,10 @@ def test_all_sums_are_paid_for_before_the_first(learnt):
 def test_the_secret_of_masks_is_forgotten_once_all_is_done(learnt):
     fed, daemons, _ = learnt
     assert [d.store.mask_secret() for d in daemons] == [None] * 4
+    nothing = mark_of("mask_secret", "").encode()
+    for daemon in daemons:  # nor is it in a part of the file that is not used any more
+        for file in daemon.store.path.parent.glob("peer.db*"):
+            assert set(re.findall(rb"mask_secret([0-9a-f]{64})", file.read_bytes())) <= {nothing}
     daemons[1].store.close()
     again = Alone(fed.daemon("b"))  # started again, it has nothing to do
     assert again.daemon.place == Place(1, ROUNDS)

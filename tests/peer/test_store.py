@@ -8,7 +8,7 @@ import pytest
 
 from federation import PATH, federation, run_all
 from peerwise.errors import BadFile
-from peerwise.peer.keeping import Keeping
+from peerwise.peer.keeping import Keeping, wipe
 from peerwise.peer.protocol.messages import Away, Came, Place, Put, Written
 from peerwise.peer.store import FILE, Store
 from peerwise.peer.store.outbox import KEEP
@@ -352,3 +352,18 @@ def test_letters_that_come_together_are_written_together(tmp_path):
     assert len(daemon.store.inbox.letters()) == 20
     keeping.close()
     daemon.store.close()
+
+
+def test_a_forgotten_secret_is_in_no_unused_part_of_the_file(tmp_path, store):
+    def is_there():
+        return any(secret in file.read_bytes() for file in tmp_path.glob(f"{FILE}*"))
+
+    secret = store.mask_secret().hex().encode()
+    for i in range(40):  # rows about it grow, so that SQLite moves it from page to page
+        at_once(store, lambda i=i: store.set(agreed="x" * 100 * i, ledger=f"{i}:{'h' * 64}"))
+    at_once(store, store.forget_mask_secret)
+    store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert is_there(), "SQLite overwrites more than it did: nothing is tested"
+    wipe(store)
+    assert not is_there()
+    assert store.mask_secret() is None

@@ -18,7 +18,7 @@ from peerwise.peer.computing import Computing, begin
 from peerwise.peer.dialling import Dialling
 from peerwise.peer.identity import Identity
 from peerwise.peer.journal import log
-from peerwise.peer.keeping import KEPT, Keeping, looked
+from peerwise.peer.keeping import KEPT, Keeping, looked, wipe
 from peerwise.peer.large import Body, Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.meters import Meters
@@ -165,7 +165,10 @@ class Daemon:
         heads, kept, byes = [await disk(x) for x in (known.heads, store.progress, known.byes)]
         place = Place(0, 0)
         if self.plan.learning.sealed:
-            self.plan.seal_with(self.identity, await disk(store.mask_secret))
+            secret = await disk(store.mask_secret)
+            if secret is None:  # it was forgotten, and perhaps killed at that moment
+                await disk(wipe, store)
+            self.plan.seal_with(self.identity, secret)
         if kept is None:
             await self._in_mind(begin, self.computing, store)
         else:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from peerwise.errors import PeerwiseError
+from peerwise.peer.journal import log
 from peerwise.peer.large import Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.memory import give_back_rest
@@ -155,17 +156,19 @@ class Keeping:
     def _advance(self, wanted: Advance) -> None:
         """A round with its letters, and what they cost, in one transaction."""
         store, outcome, done = self._store, wanted.result, wanted.done
+        phase, t = wanted.place
+        seals_no_more = self._plan.learns(phase) and t >= self._plan.rounds(phase)
+        seals_no_more = seals_no_more and self._plan.seals(phase)
         begins = outcome.agreed is not None
         with store.transaction():
             if done is not None and not begins:
                 self._plan.pay(wanted.place.phase, store.ledger)
             if begins:
                 store.set(agreed=json.dumps(outcome.agreed))
-            if (used := self._plan.used_mask(wanted.place.phase, outcome.memory)) is not None:
-                phase, t = wanted.place
+            if (used := self._plan.used_mask(phase, outcome.memory)) is not None:
                 store.use_mask(phase, *used)
-                if self._plan.learns(phase) and t >= self._plan.rounds(phase):
-                    store.forget_mask_secret()
+            if seals_no_more:
+                store.forget_mask_secret()
             self._acknowledge(wanted.acknowledged)
             for name, (place, why) in wanted.aside.items():
                 store.quarantine.put(name, place, why, None, inside=True)
@@ -174,6 +177,8 @@ class Keeping:
             store.advance(
                 wanted.place, outcome.packed, wanted.bodies, done, wanted.keep, wanted.newest
             )
+        if seals_no_more:
+            wipe(store)
 
     def _acknowledge(self, acknowledged: Any) -> None:
         for place in sorted(set(acknowledged.values())):
@@ -185,6 +190,19 @@ class Keeping:
         if acknowledged:
             with suppress(PeerwiseError), self._store.transaction():
                 self._acknowledge(acknowledged)
+
+
+def wipe(store: Store) -> None:
+    """Write the file anew: unused parts of it, and its log, still hold a secret that is forgotten.
+
+    SQLite moves rows about, and does not overwrite where they were.
+    """
+    try:
+        store.rows("VACUUM")
+        store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    except PeerwiseError as error:
+        facts = {"why": str(error)[:500]}
+        log.warning("the file may still hold the secret of masks", extra={"facts": facts})
 
 
 def looked(store: Store) -> Looked:
