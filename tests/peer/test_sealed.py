@@ -17,7 +17,7 @@ from peerwise.peer.dialling import Dialling
 from peerwise.peer.protocol import Core
 from peerwise.peer.protocol.messages import Failed, Place
 from peerwise.peer.signing import parted
-from peerwise.peer.tables import mark_of
+from peerwise.peer.store.tables import mark_of
 from peerwise.peer.wire import Format
 from peerwise.privacy.sealing import Reused
 from taped import assert_same_model, recorded, simulated
