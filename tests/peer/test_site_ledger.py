@@ -16,10 +16,10 @@ from peerwise.peer.own_rows import first_rows
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
 from peerwise.peer.serve import Site
-from peerwise.peer.site import Head, SiteBook, Watch, open_site_ledger
+from peerwise.peer.site import Head, SiteBook, Watch, about_run, open_site_ledger
 from peerwise.peer.transport import Refused
 from peerwise.privacy import Ledger, Tape
-from peerwise.privacy.rows import known_parts, parts_of, row_hashes
+from peerwise.privacy.rows import Part, known_parts, parts_of, row_hashes, share_rows
 
 PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
 HASHES = [str(i) * 64 for i in range(10)]
@@ -75,12 +75,19 @@ def test_appended_rows_are_a_part_of_their_own():
     assert [p.name for p in first] == ["0 to 3"]
     more = pd.concat([frame, pd.DataFrame({"x": [9.0], "y": ["b"]})], ignore_index=True)
     longer = row_hashes(more)
-    given = [{"rows": [list(p) for p in first]}]
-    known = known_parts(given, longer)
+    known = known_parts(first, longer)
     assert [p.name for p in parts_of(known, longer)] == ["0 to 3", "3 to 4"]
     assert parts_of(known, hashes) == first
     changed = row_hashes(more.assign(x=[1.0, 2.5, 3.0, 9.0]))
-    assert known_parts(given, changed) == []
+    assert known_parts(first, changed) == []
+
+
+def test_parts_share_rows_where_one_was_changed():
+    old = [Part(0, 40, "a"), Part(40, 45, "b")]
+    assert not share_rows([*old, Part(45, 50, "c")], old)
+    assert not share_rows([Part(45, 50, "c")], old)
+    for part in Part(40, 46, "c"), Part(40, 45, "c"), Part(44, 46, "c"), Part(0, 60, "c"):
+        assert share_rows([part], old)
 
 
 def test_rows_with_empty_cells_have_hashes_too():
@@ -145,7 +152,7 @@ def test_appended_rows_have_a_budget_of_their_own(files):
     _begin(new.plan(), new)  # another epsilon 1, of other rows
     assert new.ledger.total().epsilon == 1.0
     with pytest.raises(BadSetting, match="there are none"):
-        site_of(folder, appended=True)
+        site_of(folder, appended=True, held_out=0.2)
     both = site_of(folder)
     assert len(both.parts) == 2
     with pytest.raises(Exception, match="'ward' cannot afford"):
@@ -154,8 +161,58 @@ def test_appended_rows_have_a_budget_of_their_own(files):
     assert site_of(folder).parts == ()  # rows that nobody knows count for all
 
 
+def test_rows_of_an_appended_part_that_was_changed_are_not_paid_as_another_part(files):
+    folder, frame, _ = files
+    path = folder / "rows.csv"
+    first = site_of(folder)
+    _begin(first.plan(), first)
+    more = pd.concat([frame, frame.iloc[:5].assign(age=1.0)], ignore_index=True)
+    more.to_csv(path, index=False)
+    new = site_of(folder, appended=True)
+    _begin(new.plan(), new)
+    mended = more.copy()
+    mended.loc[44, "age"] = 7.0
+    for rows in pd.concat([mended, frame.iloc[:1]]), mended, more.iloc[:43]:
+        rows.to_csv(path, index=False)
+        assert site_of(folder).parts == ()
+        with pytest.raises(BadSetting, match=r"after row 40 were released before and have been"):
+            site_of(folder, appended=True)
+    with pytest.raises(Exception, match="'ward' cannot afford"):
+        site = site_of(folder)
+        _begin(site.plan(), site)
+    more.to_csv(path, index=False)
+    assert len(site_of(folder).parts) == 2
+
+
+def test_the_same_rows_are_no_two_parts_for_two_peers_that_start_together(files):
+    folder, frame, _ = files
+    one = site_of(folder)
+    pd.concat([frame, frame.iloc[:5]]).to_csv(folder / "rows.csv", index=False)
+    other = site_of(folder)
+    assert one.parts != other.parts
+    _begin(one.plan(), one)
+    with pytest.raises(BadSetting, match="since this peer started"):
+        _begin(other.plan(), other)
+    assert other.ledger.total().epsilon == 1.0
+
+
+def test_a_peer_that_learns_from_appended_rows_goes_on_with_them(files):
+    folder, frame, _ = files
+    first = site_of(folder)
+    _begin(first.plan(), first)
+    more = pd.concat([frame, frame.iloc[:5].assign(age=1.0)], ignore_index=True)
+    more.to_csv(folder / "rows.csv", index=False)
+    new = site_of(folder, appended=True)
+    _begin(new.plan(), new)
+    again = site_of(folder, appended=True)  # the same command after a crash
+    assert again.parts == new.parts
+    assert len(again.table.labels) == 5
+    with pytest.raises(Exception, match="'ward' cannot afford"):  # as another state: once more
+        _begin(again.plan(), again)
+
+
 def _begin(plan, site):
-    book = SiteBook(site.ledger, str(site.parts), "a", site.parts)
+    book = SiteBook(site.ledger, about_run(site.charter.hash, site.mark), "a", site.parts)
     plan._noise = Tape([np.zeros((2, 3))])
     path = site.state.parent / f"own{len(plan.y)}{len(site.parts)}"
     with Ledger.open(path, node="a", epsilon=9.0) as own:
@@ -250,9 +307,9 @@ def test_no_row_decides_whether_a_node_takes_part(files):
     x, y = made().rows(table)
     assert y.tolist() == [0, 1, 0, 1, 0, 1, 0]
     assert made().odd_rows(table) == [
-        "column 'age': 3 cells count as missing (empty or no number)",
-        "column 'age': 3 cells count as 0 or 120, its bounds",
         "1 rows count nowhere: their label is not one of no, yes",
+        "column 'age': 3 cells are empty or no number and count as 60, the middle of its bounds",
+        "column 'age': 3 cells count as 0 or 120, its bounds",
     ]
     limits = made().limits.model_copy(update={"rows": 7})
     (first, *_) = made().model_copy(update={"limits": limits}).odd_rows(table)

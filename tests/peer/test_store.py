@@ -8,7 +8,7 @@ import pytest
 
 from federation import PATH, federation, run_all
 from peerwise.errors import BadFile
-from peerwise.peer.keeping import Keeping, wipe
+from peerwise.peer.keeping import Keeping, emptied, wiped
 from peerwise.peer.protocol.messages import Away, Came, Place, Put, Written
 from peerwise.peer.store import FILE, Store
 from peerwise.peer.store.outbox import KEEP
@@ -364,6 +364,13 @@ def test_a_forgotten_secret_is_in_no_unused_part_of_the_file(tmp_path, store):
     at_once(store, store.forget_mask_secret)
     store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     assert is_there(), "SQLite overwrites more than it did: nothing is tested"
-    wipe(store)
+    with sqlite3.connect(tmp_path / FILE) as other:  # a program that makes a copy, say
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        assert not wiped(store)
+        assert is_there()
+        other.rollback()
+    other.close()
+    assert emptied(store)
     assert not is_there()
     assert store.mask_secret() is None

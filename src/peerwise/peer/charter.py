@@ -283,10 +283,7 @@ class Charter(Terms):
         wide = exact or self.precision == "float64"
         dtype: type[np.floating] = np.float64 if wide else np.float32
         if self.budget is not None:
-            privacy = self.cell["privacy"]
-            person = privacy["person"] and (privacy["person"], privacy["person_rows"])
-            words = self.missing_words
-            return rows_within(table, self.schema(), self.features, dtype, words, person)
+            return rows_within(table, self.schema(), self.features, dtype, *self._within())
         return own_rows(table, self.schema(), self.features, self.limits, dtype, self.missing_words)
 
     def odd_rows(self, table: data.Table) -> list[str]:
@@ -298,9 +295,14 @@ class Charter(Terms):
                 "whole network, from which methods take the size of their steps"
             )
         if self.budget is not None:  # otherwise they are refused
-            words = self.missing_words
-            lines += not_as_agreed(table, self.schema(), self.features, words)
+            lines += not_as_agreed(table, self.schema(), self.features, *self._within())
         return lines
+
+    def _within(self) -> tuple[Collection[str], tuple[str, int] | None]:
+        """By what rows are read under a budget: words for missing, and who a person is."""
+        privacy = self.cell["privacy"]
+        person = (privacy["person"], privacy["person_rows"]) if privacy["person"] else None
+        return self.missing_words, person
 
 
 def checked(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> Charter:

@@ -18,7 +18,7 @@ from peerwise.peer.computing import Computing, begin
 from peerwise.peer.dialling import Dialling
 from peerwise.peer.identity import Identity
 from peerwise.peer.journal import log
-from peerwise.peer.keeping import KEPT, Keeping, looked, wipe
+from peerwise.peer.keeping import KEPT, Keeping, looked
 from peerwise.peer.large import Body, Filed, is_large
 from peerwise.peer.letters import Letters
 from peerwise.peer.meters import Meters
@@ -167,7 +167,7 @@ class Daemon:
         if self.plan.learning.sealed:
             secret = await disk(store.mask_secret)
             if secret is None:  # it was forgotten, and perhaps killed at that moment
-                await disk(wipe, store)
+                await disk(self._keeping.wipe)
             self.plan.seal_with(self.identity, secret)
         if kept is None:
             await self._in_mind(begin, self.computing, store)
@@ -236,6 +236,7 @@ class Daemon:
         while True:
             await asyncio.sleep(self.options.watch)
             await self._renew()
+            await self._keeping.run(self._keeping.wipe_rest)
             now = await self._keeping.run(self.store.version)
             if now != seen:
                 seen = now

@@ -60,6 +60,7 @@ class Keeping:
         self._wanted: deque[Any] = deque()
         self._hashes: dict[Any, Any] = {}  # by ticket: of what is signed in a letter
         self._come = asyncio.Event()
+        self._read = False  # by another program, when the file was to be wiped
 
     def want(self, effect: Any) -> None:
         """Have something done after all that was wanted before."""
@@ -93,6 +94,16 @@ class Keeping:
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """What some work on the disk gives."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def wipe(self) -> None:
+        """Let nothing in the file hold a secret that is forgotten."""
+        self._read = not wiped(self._store)
+
+    def wipe_rest(self) -> None:
+        """What another program kept from being wiped."""
+        if self._read:
+            with suppress(PeerwiseError):
+                self._read = not emptied(self._store)
 
     def close(self) -> None:
         """Wait until the disk is left alone."""
@@ -178,7 +189,7 @@ class Keeping:
                 wanted.place, outcome.packed, wanted.bodies, done, wanted.keep, wanted.newest
             )
         if seals_no_more:
-            wipe(store)
+            self.wipe()
 
     def _acknowledge(self, acknowledged: Any) -> None:
         for place in sorted(set(acknowledged.values())):
@@ -192,17 +203,31 @@ class Keeping:
                 self._acknowledge(acknowledged)
 
 
-def wipe(store: Store) -> None:
+def wiped(store: Store) -> bool:
     """Write the file anew: unused parts of it, and its log, still hold a secret that is forgotten.
 
-    SQLite moves rows about, and does not overwrite where they were.
+    SQLite moves rows about, and does not overwrite where they were. False: somebody reads the file,
+    so that its log has to stay for now.
     """
     try:
         store.rows("VACUUM")
-        store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        if emptied(store):
+            return True
+        why = "another program reads it; this is tried again until it ends"
     except PeerwiseError as error:
-        facts = {"why": str(error)[:500]}
-        log.warning("the file may still hold the secret of masks", extra={"facts": facts})
+        why = str(error)[:500]
+    log.warning("the file may still hold the secret of masks", extra={"facts": {"why": why}})
+    return False
+
+
+def emptied(store: Store) -> bool:
+    """Whether the log of the file is empty now; others that read it are not waited for."""
+    (wait,) = store.rows("PRAGMA busy_timeout")[0]
+    store.rows("PRAGMA busy_timeout = 0")
+    try:
+        return not store.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+    finally:
+        store.rows(f"PRAGMA busy_timeout = {wait}")
 
 
 def looked(store: Store) -> Looked:

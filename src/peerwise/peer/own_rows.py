@@ -96,29 +96,39 @@ def not_as_agreed(
     schema: data.Schema,
     features: Sequence[FeatureTerms],
     words: Collection[str] = (),
+    person: tuple[str, int] | None = None,
 ) -> list[str]:
     """What under a budget counts otherwise than the file says, in sentences with exact numbers.
 
     For the people at the site: nobody is refused for it, so that a mistake in a file shows nowhere
     else.
     """
-    read, lines = read_each(table, schema, words), []
-    for x, feature in zip(read.x.T, features, strict=True):
-        known = f"not one of {', '.join(feature.categories)}" if feature.categories else "no number"
-        if gaps := int(np.isnan(x).sum()):
+    lines, rows = [], len(table.labels)
+    if person is not None:
+        table = first_rows(table, *person)
+        if more := rows - len(table.labels):
             lines.append(
-                f"column '{feature.name}': {gaps} cells count as missing (empty or {known})"
+                f"{more} rows count nowhere: of one person ('{person[0]}') the first {person[1]} "
+                "count"
             )
-        if feature.kind == "numeric":
-            low, high = feature.bounds()
-            if beyond := int(((x < low) | (x > high)).sum()):
-                bounds = f"{low:g} or {high:g}"
-                lines.append(
-                    f"column '{feature.name}': {beyond} cells count as {bounds}, its bounds"
-                )
+    read = read_each(table, schema, words)
     if unknown := int((read.y < 0).sum()):
         classes = ", ".join(schema.classes)
         lines.append(f"{unknown} rows count nowhere: their label is not one of {classes}")
+    for x, feature in zip(read.x[read.y >= 0].T, features, strict=True):
+        low, high = (0.0, 0.0) if feature.kind == "categorical" else feature.bounds()
+        if gaps := int(np.isnan(x).sum()):
+            known = f"not one of {', '.join(feature.categories)}" if feature.categories else ""
+            filled = f"{low + (high - low) / 2:g}, the middle of its bounds"
+            filled = "none of its categories" if feature.kind == "categorical" else filled
+            lines.append(
+                f"column '{feature.name}': {gaps} cells are empty or {known or 'no number'} and "
+                f"count as {'missing' if schema.missing else filled}"
+            )
+        if feature.kind == "numeric" and (beyond := int(((x < low) | (x > high)).sum())):
+            lines.append(
+                f"column '{feature.name}': {beyond} cells count as {low:g} or {high:g}, its bounds"
+            )
     return lines
 
 

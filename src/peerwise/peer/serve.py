@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +31,18 @@ from peerwise.peer.meters import Meters
 from peerwise.peer.options import PATIENCE, Options
 from peerwise.peer.plan import Plan
 from peerwise.peer.renewing import Renewals
-from peerwise.peer.site import open_site_ledger
+from peerwise.peer.site import about_run, open_site_ledger
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 from peerwise.privacy import Ledger
-from peerwise.privacy.rows import Part, known_parts, parts_of, row_hashes
+from peerwise.privacy.rows import (
+    Part,
+    known_parts,
+    parts_of,
+    released_parts,
+    row_hashes,
+    share_rows,
+)
 
 TRIES = 10  # to get hold of a state
 FILES = 16384  # that may be open, if the system allows it
@@ -75,6 +82,7 @@ class Site:
         if not 0 <= held_out < 1:
             raise BadSetting(f"--held-out must be at least 0 and less than 1, got {held_out}")
         table = load_rows(rows, self.charter.target)
+        self.mark = mark_of(rows, held_out, appended)
         self.ledger: Ledger | None = None
         self.parts: tuple[Part, ...] = ()
         if dry:  # nothing is drawn: nothing is paid for
@@ -88,7 +96,6 @@ class Site:
                 "--ledger, --site and --appended are for charters with a [budget]; leave them out"
             )
         self.table, self.kept = _held_out(table, held_out)
-        self.mark = f"{hashlib.sha256(rows.read_bytes()).hexdigest()}:{held_out:g}"
 
     def _parted(self, table: data.Table, appended: bool) -> data.Table:
         """The rows to learn from, once it is known which of them were released before."""
@@ -106,21 +113,25 @@ class Site:
             return table
         hashes = row_hashes(frame.assign(**{table.target: table.labels}))
         given = [json.loads(row[1]) for row in self.ledger.paid()]
-        known = known_parts(given, hashes)
+        released = released_parts(given)
+        known = known_parts(released, hashes)
         parts = parts_of(known, hashes)
+        ours = about_run(self.charter.hash, self.mark)
+        begun = next((released_parts([one]) for one in given if one.get("state") == ours), None)
+        if begun is not None:  # it goes on with the rows that it began with
+            self.parts = tuple(sorted(begun))
+        elif not share_rows(parts, released):
+            self.parts = tuple(parts)
         if not appended:
-            # a file that is not a continuation of what was released counts for every row
-            strange = not known and any("rows" in one for one in given)
-            self.parts = () if strange else tuple(parts)
             return table
-        if not known or len(parts) == len(known):
-            raise BadSetting(
-                "--appended learns only from rows that were added at the end of the file since its "
-                "last release, and " + ("there are none" if known else "no release is known of "
-                "this file or of what it begins with; were its rows changed?")
-            )  # fmt: skip
-        self.parts = (parts[-1],)
-        first = parts[-1].first
+        if begun is None:
+            if why := _nothing_appended(known, parts, bool(self.parts)):
+                raise BadSetting(
+                    "--appended learns only from rows that were added at the end of the file since "
+                    f"its last release, and {why}"
+                )
+            self.parts = self.parts[-1:]
+        first = self.parts[0].first
         return table._replace(
             frame=frame.iloc[first:].reset_index(drop=True), labels=table.labels[first:]
         )
@@ -130,12 +141,33 @@ class Site:
         return Plan(self.charter, self.node, self.table, channel=self.channel)
 
 
+def _nothing_appended(known: Sequence[Part], parts: Sequence[Part], disjoint: bool) -> str | None:
+    """Why a file has no rows that are known to be new; None where it has."""
+    if not known:
+        return "no release is known of this file or of what it begins with; were its rows changed?"
+    if len(parts) == len(known):
+        return "there are none"
+    if not disjoint:
+        return (
+            f"rows after row {known[-1].last} were released before and have been changed since, so "
+            "that an old row may be among the new ones; put the old rows back as they were, or "
+            "leave --appended out: then the release counts for all rows"
+        )
+    return None
+
+
 @discreet()
 def load_rows(path: Path, target: str) -> data.Table:
     """A node's own file, which must have the column to predict; errors quote no cell of it."""
     if not path.exists():
         raise BadFile(f"there is no data file {path}")
     return data.load(path, target=target)
+
+
+def mark_of(rows: Path, held_out: float, appended: bool) -> str:
+    """What a peer learns from: its file, the share that it keeps apart, and whether new rows alone."""
+    file = hashlib.sha256(rows.read_bytes()).hexdigest()
+    return f"{file}:{held_out:g}{':appended' if appended else ''}"
 
 
 def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table | None]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from peerwise.errors import BadFile, BadSetting
 from peerwise.peer.protocol.messages import BadLetter, Place
 from peerwise.privacy import Ledger
-from peerwise.privacy.rows import GROUP, Part
+from peerwise.privacy.rows import GROUP, Part, released_parts, share_rows
 
 LEFT = "neighbours"  # to whom a settled charge is noted as sent
 
@@ -44,6 +44,16 @@ class Head(NamedTuple):
         return cls(int(length), mark)
 
 
+def about_run(charter: str, data: str) -> str:
+    """What a ledger calls one run of a node: its charter, and what it learns from."""
+    return f"{charter}:{data}"
+
+
+def released(ledger: Ledger) -> set[Part]:
+    """The parts of the site's rows that were released."""
+    return released_parts(json.loads(row[1]) for row in ledger.paid())
+
+
 class SiteBook:
     """What one state of a peer writes into the ledger of its site.
 
@@ -62,23 +72,28 @@ class SiteBook:
     ) -> None:  # fmt: skip
         """Pay for a release, or find that it was paid for and never left."""
         about = {**parameters, "state": self._about, "node": self._node}
-        if self._parts:
-            about["rows"] = [list(part) for part in self._parts]
-        text = json.dumps(about, sort_keys=True)
-        paid = (mechanism, text, float(epsilon), float(delta), multiplier)
-        again = [
-            receipt for receipt, row in self._mine()
-            if row[:5] == paid and not self.ledger.sends(receipt)
-        ]  # fmt: skip
-        if again:
-            self._unsettled += again
-            return
-        parts: list[tuple[str | None, str | None]] = [(GROUP, p.name) for p in self._parts]
-        parts = parts or [(None, None)]
-        self._unsettled += self.ledger.charge_parts(
-            mechanism, about, epsilon, delta, parts=parts, data=f"{self._node}: {data}",
-            multiplier=multiplier,
-        )  # fmt: skip
+        with self.ledger.alone():
+            if share_rows(self._parts, released(self.ledger)):
+                raise BadSetting(
+                    f"since this peer started, {self.ledger.path} was charged for a release about "
+                    "some of the same rows; run the same command again, which counts them anew"
+                )
+            if self._parts:
+                about["rows"] = [list(part) for part in self._parts]
+            text = json.dumps(about, sort_keys=True)
+            paid = (mechanism, text, float(epsilon), float(delta), multiplier)
+            receipts = [
+                receipt for receipt, row in self._mine()
+                if row[:5] == paid and not self.ledger.sends(receipt)
+            ]  # fmt: skip
+            receipts = receipts or [
+                self.ledger.charge(
+                    mechanism, about, epsilon, delta, data=f"{self._node}: {data}", group=group,
+                    part=part, multiplier=multiplier, inside=True,
+                )
+                for group, part in [(GROUP, p.name) for p in self._parts] or [(None, None)]
+            ]  # fmt: skip
+        self._unsettled += receipts
 
     def settle(self) -> None:
         """Note that what was paid for is on the disk and may leave."""

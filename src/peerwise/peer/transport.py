@@ -130,7 +130,7 @@ def _is_taken(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         every = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # no address of ours: gRPC says so
         return False
     for family, kind, protocol, _, where in every:
         with socket.socket(family, kind, protocol) as one:

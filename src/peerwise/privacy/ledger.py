@@ -3,8 +3,8 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -135,19 +135,11 @@ class Ledger:
             ledger_file.append(self._db, row)
         return row[0]
 
-    def charge_parts(
-        self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
-        parts: Sequence[tuple[str | None, str | None]], data: str, multiplier: float | None = None,
-    ) -> list[int]:  # fmt: skip
-        """Pay for one release about several parts of the rows, all of them or nothing."""
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A transaction for several charges, all of them or none, with none of others between."""
         with self._lock, ledger_file.alone(self._db, self.path):
-            return [
-                self.charge(
-                    mechanism, parameters, epsilon, delta, data=data, group=group, part=part,
-                    multiplier=multiplier, inside=True,
-                )
-                for group, part in parts
-            ]  # fmt: skip
+            yield
 
     def head(self) -> tuple[int, str]:
         """How many charges there are, and the hash of the last: what others can hold it to."""

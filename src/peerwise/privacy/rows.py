@@ -1,8 +1,8 @@
 """Which rows of a growing file were released before: appended rows are a part of their own.
 
 A row is in one part only, so releases about different parts cost as much as the most expensive
-part. Parts are known by a hash over all rows up to their end: a file in which anything before was
-changed is not known, and what is released about it counts for every row.
+part. Parts are known by a hash over all rows up to their end. Where anything in a released part was
+changed, rows of it may be in another part now, and what is released counts for every row.
 """
 
 import hashlib
@@ -41,9 +41,13 @@ def row_hashes(frame: pd.DataFrame) -> list[str]:
     return digests
 
 
-def known_parts(parameters: Iterable[Mapping[str, Any]], hashes: Sequence[str]) -> list[Part]:
-    """The parts of these rows that releases were about, one after the other from the first row."""
-    released = {Part(*one) for given in parameters for one in given.get("rows", ())}
+def released_parts(parameters: Iterable[Mapping[str, Any]]) -> set[Part]:
+    """The parts that the releases of a ledger were about, by what it says of each."""
+    return {Part(*one) for given in parameters for one in given.get("rows", ())}
+
+
+def known_parts(released: Iterable[Part], hashes: Sequence[str]) -> list[Part]:
+    """The parts of these rows that were released, one after the other from the first row."""
     ours = sorted(p for p in released if p.last < len(hashes) and hashes[p.last] == p.hash)
     chain: list[Part] = []
     for part in ours:
@@ -57,3 +61,12 @@ def parts_of(known: Sequence[Part], hashes: Sequence[str]) -> list[Part]:
     done, rows = (known[-1].last if known else 0), len(hashes) - 1
     new = [Part(done, rows, hashes[rows])] if rows > done or not known else []
     return [*known, *new]
+
+
+def share_rows(parts: Iterable[Part], released: Iterable[Part]) -> bool:
+    """Whether a row may be in one of the parts and in another one that was released."""
+    return any(
+        one != other and max(one.first, other.first) < min(one.last, other.last)
+        for one in parts
+        for other in released
+    )

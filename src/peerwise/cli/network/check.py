@@ -41,10 +41,16 @@ def check(
         console.print(f"[bold]{escape(node)}[/] ({escape(where)}) talks to: {escape(others)}")
     if data is not None:
         with discreet():
-            _, y = read.rows(load(data, target=read.target))
+            table = load(data, target=read.target)
+            _, y = read.rows(table)
+            odd = read.odd_rows(table)
         counts = [int((y == i).sum()) for i in range(len(read.classes))]
         classes = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
-        console.print(f"{len(y)} rows are as agreed ({escape(classes)}).")
+        known = int((y >= 0).sum())
+        words = "rows are as agreed" if read.budget is None else f"of {len(table.labels)} rows count"
+        console.print(f"{known} {words} ({escape(classes)}).")
+        for line in odd:
+            console.print(f"[yellow]warning[/]: {escape(line)}", highlight=False)
 
 
 def show(charter: "Charter") -> None:

@@ -173,7 +173,7 @@ def _show_dry(plan: Any, letters: Any) -> None:
     for name, letter in letters.items():
         console.print(f"to {escape(name)}: {size_of(letter)} bytes of numbers a round")
     console.print(
-        f"{len(plan.y)} rows stay here. Nothing was sent, drawn or kept."
+        f"{int((plan.y >= 0).sum())} rows stay here. Nothing was sent, drawn or kept."
         + (" What is sent will carry noise, drawn and paid for when the peer runs."
            if plan.private else "")
     )  # fmt: skip

@@ -61,6 +61,12 @@ def ledger_beside(db: sqlite3.Connection, path: Path, write: bool) -> Ledger | N
     return Ledger(db, path, ledger_file.verify(db, path)) if "releases" in names else None
 
 
+def _with(data: str) -> str:
+    """The options by which a peer learns from some rows of its file, as they are typed."""
+    _, held_out, *appended = data.split(":")
+    return f"with --held-out {held_out}{' --appended' if appended else ''}"
+
+
 def require_same(
     file: File,
     old: Mapping[str, str],
@@ -89,6 +95,11 @@ def require_same(
             f"--state{file.spent()}"
         )
     if old["data"] != data:
+        if old["data"].split(":")[0] == data.split(":")[0]:
+            raise BadFile(
+                f"{file.path} was begun {_with(old['data'])}, not {_with(data)}: other rows; give "
+                f"the same, or another --state{file.spent()}"
+            )
         raise BadFile(
             f"the data are not those with which {file.path} was begun, and what the peer learnt "
             "and released is about the old rows. Put them back, or give another --state"

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from peerwise.errors import BadFile
 from peerwise.peer.protocol.messages import Place
-from peerwise.peer.site import SiteBook
+from peerwise.peer.site import SiteBook, about_run
 from peerwise.peer.store import opening
 from peerwise.peer.store.file import FILE, File, now
 from peerwise.peer.store.inbox import Inbox
@@ -89,7 +89,7 @@ class Store(File):
             store.inbox.removes_files = True
             opening.require_same(store, store.about(), node, charter, data, differs)
             if ledger is not None and site is not None:
-                store.site = SiteBook(site, f"{charter}:{data}", node, parts)
+                store.site = SiteBook(site, about_run(charter, data), node, parts)
                 store.site.check(store.about().get("ledger"))
                 store.lost = store.site.mend(ledger)
                 masks = store.rows("SELECT phase, round, hash FROM masks")
