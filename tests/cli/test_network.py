@@ -8,6 +8,7 @@ import pytest
 from helpers import command, in_words
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import load_identity
+from peerwise.privacy import Ledger
 
 
 @pytest.fixture
@@ -222,9 +223,35 @@ def test_with_a_budget_nothing_of_the_sample_is_in_the_charter(network, ward, tm
         (["--bound", "rage=0:1", "--classes", "no,yes"], "unknown column 'rage'"),
         (["--bounds-epsilon", 0.1], "--ledger"),
         (["--epsilon", 0], "epsilon"),
+        (["--classes", "no,yes", "--person", "sexx"], "did you mean 'sex'"),
+        (["--classes", "no,yes", "--out", "none/c.toml"], "no folder none"),
     ],
 )
 def test_wrong_public_knowledge_is_said_in_one_line(network, ward, options, says):
     code, said = network(*PRIVATE, "--epsilon", 1, *options)
     assert code == 2
     assert says in said
+
+
+def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network, ward, tmp_path):
+    ledger = tmp_path / "site.ledger"
+    Ledger.open(ledger, node="ward", epsilon=2.0).close()
+    ward.assign(who="p1").to_csv("ward.csv", index=False)
+    find = ["--epsilon", 1, "--bounds-epsilon", 0.5, "--ledger", ledger, "--categories", "sex=f,m"]
+    person = ["--person", "who", "--person-rows", 3, "--classes", "no,yes"]
+    for wrong, says in (
+        ([], "--classes"),
+        (["--addresses", "host", *person], "neither HOST:PORT"),
+        (["--bound", "rage=0:1", *person], "unknown column 'rage'"),
+    ):
+        code, said = network(*PRIVATE, *find, *wrong)
+        assert code == 2
+        assert says in said
+    with Ledger.open(ledger, node=None) as book:
+        assert book.receipts() == 0
+    code, said = network(*PRIVATE, *find, *person)
+    assert code == 0, said
+    with Ledger.open(ledger, node=None) as book:
+        (entry,) = book.table()["parameters"]
+    assert entry["unit"] == "person of at most 3 rows"
+    assert entry["scale"] == 3 / 0.5

@@ -232,9 +232,22 @@ def test_private_bounds_cover_most_values_and_are_paid_for(tmp_path):
     assert high < 0
 
 
+def test_private_bounds_hide_a_person_with_several_rows():
+    seen = []
+
+    def noise(kind, values, scale):
+        seen.append(scale)
+        return values
+
+    ages = np.r_[np.full(400, 40.0), np.full(60, 500.0)]
+    assert private_bounds(ages, epsilon=1.0, noise=noise)[1] > 500
+    assert private_bounds(ages, epsilon=1.0, noise=noise, person_rows=10)[1] < 500  # few people
+    assert seen == [1.0, 10.0]
+
+
 def test_private_bounds_of_few_rows_are_wide():
     assert private_bounds([1.0], epsilon=0.1, noise=Tape([np.zeros(81)])) == (-1e6, 1e6)
-    for wrong in ({"largest": 0.0}, {"share": 1.0}, {"halvings": 0}, {"epsilon": np.nan}):
+    for wrong in ({"person_rows": 0}, {"largest": 0.0}, {"share": 1.0}, {"halvings": 0}, {"epsilon": np.nan}):
         with pytest.raises(BadSetting):
             private_bounds([1.0], **({"epsilon": 1.0} | wrong))
 

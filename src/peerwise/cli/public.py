@@ -37,32 +37,45 @@ def read_known(
     return Known(ranges, lists, classes.split(",") if classes else ())
 
 
-def found_bounds(
-    table: Any, known: Known, columns: Mapping[str, str], epsilon: float | None, path: Path | None
-) -> Known:
-    """The same with bounds of the other columns, found with noise and charged to a ledger."""
-    import pandas as pd
-
-    from peerwise.data.each_row import read_each
-    from peerwise.data.schema import Feature, Schema
-    from peerwise.privacy import Ledger, private_bounds
-
-    if epsilon is None:
-        if path is not None:
-            raise BadSetting("--ledger is used only with --bounds-epsilon here; give both")
-        return known
-    if path is None or not path.exists():
+def check_ledger(epsilon: float | None, path: Path | None) -> None:
+    """Refuse bounds to be found without a ledger, and a ledger without bounds to be found."""
+    if epsilon is None and path is not None:
+        raise BadSetting("--ledger is used only with --bounds-epsilon here; give both")
+    if epsilon is not None and (path is None or not path.exists()):
         raise BadSetting(
             "--bounds-epsilon is charged to the ledger of the site that holds the sample's rows; "
             "give --ledger FILE (`peerwise ledger FILE --new SITE` creates one)"
         )
+
+
+def unbounded(table: Any, known: Known, columns: Mapping[str, str]) -> list[str]:
+    """The columns of which neither bounds nor categories are known."""
+    import pandas as pd
+
     names = [str(c) for c in table.frame] if isinstance(table.frame, pd.DataFrame) else []
-    wanted = [
+    return [
         n for n in names
         if n not in known.bounds and n not in known.categories and columns.get(n) != "drop"
     ]  # fmt: skip
-    if not wanted:
-        return known
+
+
+def found_bounds(
+    table: Any,
+    known: Known,
+    wanted: Sequence[str],
+    epsilon: float,
+    path: Path,
+    person: tuple[str, int] | None = None,
+) -> Known:
+    """The same with bounds of other columns, found with noise and charged to a ledger."""
+    from peerwise.data.each_row import read_each
+    from peerwise.data.schema import Feature, Schema
+    from peerwise.peer.own_rows import first_rows
+    from peerwise.privacy import Ledger, private_bounds
+
+    rows = 1
+    if person is not None:
+        table, rows = first_rows(table, *person), person[1]
     features = tuple(Feature(n, "numeric") for n in wanted)
     x = read_each(table, Schema(features, ("a", "b"), table.target)).x
     bounds = dict(known.bounds)
@@ -70,6 +83,7 @@ def found_bounds(
         for j, name in enumerate(wanted):  # a row is in every column: their costs add up
             share = epsilon / len(wanted)
             bounds[name] = private_bounds(
-                x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'"
-            )
+                x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'",
+                person_rows=rows,
+            )  # fmt: skip
     return known._replace(bounds=bounds)

@@ -7,7 +7,7 @@ import numpy as np
 
 from peerwise.errors import BadSetting
 from peerwise.privacy.budget import check_epsilon
-from peerwise.privacy.ledger import Ledger
+from peerwise.privacy.ledger import Ledger, unit_hidden
 from peerwise.privacy.mechanism import Noise, vetted
 
 CHANCE = 0.05  # that noise alone makes any empty bin look occupied
@@ -23,6 +23,7 @@ def private_bounds(
     share: float = 0.98,
     noise: Noise = vetted,
     data: str = "values",
+    person_rows: int = 1,
 ) -> tuple[float, float]:
     """A range that covers about `share` of one column's values, found with epsilon-private noise.
 
@@ -30,8 +31,13 @@ def private_bounds(
     towards 0 on both sides, which one row changes by 1 in one place. Bins no fuller than noise
     could make them count as empty (Karwa and Vadhan, 2018); if all do, because rows are too few
     for this epsilon, the range is as wide as it can be. `ledger` is charged before noise is drawn.
+    With `person_rows`, at most so many values are of one person, and what is hidden is whether the
+    person is there.
     """
     epsilon = check_epsilon(epsilon)
+    if person_rows < 1:
+        raise BadSetting(f"person_rows must be 1 or more, got {person_rows}")
+    scale = person_rows / epsilon
     if not 0 < largest < math.inf:
         raise BadSetting(f"largest must be finite and greater than 0, got {largest}")
     if not 0 < share < 1 or halvings < 1:
@@ -44,11 +50,12 @@ def private_bounds(
     known = np.clip(known[~np.isnan(known)], -largest, largest)
     counts = np.histogram(known, edges)[0].astype(float)
     if ledger is not None:
-        details = {"largest": largest, "halvings": halvings, "share": share, "scale": 1 / epsilon}
-        ledger.charge("laplace", details | {"of": "bounds"}, epsilon, data=data)
-    noisy = noise("laplace", counts, 1 / epsilon)
+        details = {"largest": largest, "halvings": halvings, "share": share, "scale": scale}
+        details |= {"of": "bounds", "unit": unit_hidden(person_rows)}
+        ledger.charge("laplace", details, epsilon, data=data)
+    noisy = noise("laplace", counts, scale)
     # the largest of k Laplace draws exceeds this with probability CHANCE or less
-    threshold = math.log(len(counts) / (2 * CHANCE)) / epsilon
+    threshold = math.log(len(counts) / (2 * CHANCE)) * scale
     kept = np.where(noisy > threshold, noisy, 0.0)
     if not kept.any():
         return -float(largest), float(largest)

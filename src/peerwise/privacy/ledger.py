@@ -256,6 +256,11 @@ class Ledger:
         )
 
 
+def unit_hidden(person_rows: int) -> str:
+    """What a release hides, as an entry of a ledger says it."""
+    return "row" if person_rows == 1 else f"person of at most {person_rows} rows"
+
+
 def about_ledger(node: str, budget: Mapping[str, Any], schema: str | None) -> dict[str, str]:
     """The `about` table of a new ledger, for a file that holds other things too."""
     given = {"epsilon": None, "delta": None, "accountant": None, **budget}

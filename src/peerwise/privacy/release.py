@@ -19,7 +19,7 @@ from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
 from peerwise.models.registry import first_phase, model_for, resolved
 from peerwise.privacy.design import Design, Noising, design_of, noising
-from peerwise.privacy.ledger import Ledger
+from peerwise.privacy.ledger import Ledger, unit_hidden
 from peerwise.privacy.mechanism import Noise, vetted
 from peerwise.privacy.sensitivity import clip
 from peerwise.privacy.sums import BITS, exact_sums
@@ -112,8 +112,8 @@ def private_statistics(
     if ledger is not None:
         ledger.check_schema(schema.to_json())
         entry = {"model": model, "split": split, "queries": len(design), "classes": built.classes}
-        unit = "row" if person_rows == 1 else f"person of at most {person_rows} rows"
-        entry |= {"unit": unit, "scale": [float(noised.scale.min()), float(noised.scale.max())]}
+        scales = [float(noised.scale.min()), float(noised.scale.max())]
+        entry |= {"unit": unit_hidden(person_rows), "scale": scales}
         receipt = ledger.charge(
             noised.kind, entry, epsilon, noised.delta, data=data,
             multiplier=noised.multiplier, inside=inside,

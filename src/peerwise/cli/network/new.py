@@ -1,5 +1,6 @@
 """`peerwise network new`: a charter from a sample of the data and a graph."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from rich.markup import escape
 from peerwise.cli.network.check import show
 from peerwise.cli.network.options import Mode, Model, Net, Rate, console, description_of
 from peerwise.cli.reading import Columns, MissingWord, Target, Typing, column_kinds
-from peerwise.errors import BadFile, BadSetting
+from peerwise.errors import BadFile, BadSetting, UnknownName
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -118,7 +119,7 @@ def new(
     categories, centers and scales. Use rows that you may disclose, or edit the file. With
     --epsilon it shows only the names of columns; give --bound, --categories and --classes.
     """
-    from peerwise.cli.public import found_bounds, read_known
+    from peerwise.cli.public import check_ledger, found_bounds, read_known, unbounded
     from peerwise.data import load
     from peerwise.data.kinds import WORDS
     from peerwise.peer.drafting import draft
@@ -128,24 +129,31 @@ def new(
         raise BadFile(
             f"{out} is there already, and nodes may have agreed on it; give another --out"
         )
+    if not out.parent.is_dir():
+        raise BadFile(f"cannot write {out}: there is no folder {out.parent}; create it")
     drawn = _graph(graph, nodes, topology, seed)
     description = description_of(method, model, net, lr, rounds, seed)
     table, dropped = load(data, target=target), column_kinds(column)
     budget = known = None
+    wanted: list[str] = []
     public = public or not Path(data).exists()  # a name is that of a published data set
     if epsilon is not None:
         unit = {"person": person, "person_rows": person_rows}
         description["privacy"] = {"epsilon": epsilon, **unit}
         budget = {"epsilon": epsilon, "delta": default_delta(rows)}
         dropped |= {} if person is None else {person: "drop"}
+        if person is not None and person not in table.frame:
+            raise UnknownName("column for --person", person, list(map(str, table.frame)))
         if not public:
+            check_ledger(bounds_epsilon, ledger)
             known = read_known(bound, categories, classes)
-            known = found_bounds(table, known, dropped, bounds_epsilon, ledger)
+            wanted = unbounded(table, known, dropped) if bounds_epsilon is not None else []
     elif bound or categories or classes or bounds_epsilon or person:
         raise BadSetting(
             "--bound, --categories, --classes, --bounds-epsilon and --person need --epsilon"
         )
-    charter = draft(
+    drafted = partial(
+        draft,
         table,
         drawn,
         description,
@@ -156,11 +164,18 @@ def new(
         columns=dropped,
         words=missing_word or WORDS,
         limits=None if rows is None else {"rows": rows},
-        known=known,
         public=public,
         pace={"mode": mode, "deadline": deadline},
         budget=budget,
     )
+    if known is not None and wanted:
+        assert bounds_epsilon is not None
+        assert ledger is not None
+        # whatever is wrong is said before anything is paid
+        drafted(known=known._replace(bounds=known.bounds | dict.fromkeys(wanted, (-1.0, 1.0))))
+        each = None if person is None else (person, person_rows or 1)
+        known = found_bounds(table, known, wanted, bounds_epsilon, ledger, each)
+    charter = drafted(known=known)
     charter.save(out)
     show(charter)
     console.print(f"Charter: [bold]{escape(str(out))}[/]; read it, and give every node a copy.")
