@@ -46,6 +46,8 @@ def write_whole(path: str | Path, *content: bytes | memoryview, private: bool = 
     `private`: so that only its owner can read it, and a folder that is made for it.
     """
     path = Path(path)
+    if path.is_dir():
+        raise BadFile(f"cannot write {path}: it is a folder; give a file in it")
     draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)

@@ -197,6 +197,15 @@ def test_a_port_that_is_taken_at_one_address_of_a_name_is_noticed(fed, host):
             host.run(listen()).result(LONG)
 
 
+@pytest.mark.parametrize("place", ["a..b:8000", f"{'a' * 64}:8000"])
+def test_a_place_to_listen_that_is_no_name_of_a_host_is_refused(fed, host, place):
+    async def listen():
+        Server(load_identity(fed.keys, "b"), place, None, 1000)
+
+    with pytest.raises(BadSetting, match="cannot listen"):
+        host.run(listen()).result(LONG)
+
+
 def test_an_older_copy_of_a_neighbour_is_refused(fed, victim):
     with Mallory(fed, life=2_000) as new, Mallory(fed, life=1_000) as old:
         assert new.call("Hello", hello(fed.charter))[0] is Code.OK

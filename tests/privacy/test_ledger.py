@@ -31,6 +31,14 @@ def test_charges_add_up_to_the_budget_and_no_further(path):
         assert ledger.left().epsilon == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("place", [".", "/", "..", "folder"])
+def test_a_folder_is_no_ledger(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BadFile, match="is a folder, not a ledger"):
+        Ledger.open(place, node=None)
+
+
 def test_a_refusal_says_what_is_spent_asked_and_left_and_records_nothing(path):
     with Ledger.open(path, node="ward 3", epsilon=1.0) as ledger:
         pay(ledger, 0.75)

@@ -379,6 +379,8 @@ class Daemon:
             until = loop.time() + self.options.linger
             while self.core.undelivered and loop.time() < until:
                 await asyncio.sleep(LOOK)
+            if self.plan.learning.sealed and not self.core.undelivered:
+                await self._keeping.run(self._keeping.forget)
             raise
         self._feed(computed)
 

@@ -95,6 +95,12 @@ class Keeping:
         """What some work on the disk gives."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
+    def forget(self) -> None:
+        """Forget the secret of the masks: no term will be sealed any more."""
+        with self._store.transaction():
+            self._store.forget_mask_secret()
+        self.wipe()
+
     def wipe(self) -> None:
         """Let nothing in the file hold a secret that is forgotten."""
         self._read = not wiped(self._store)

@@ -60,6 +60,8 @@ class Ledger:
         """
         path = Path(path)
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+        if path.is_dir():
+            raise BadFile(f"{path} is a folder, not a ledger; give the ledger's file")
         wal = path.with_name(path.name + "-wal")
         if wal.exists() and not path.exists():
             raise BadFile(f"{path} is gone but {wal.name} is there; put back the ledger itself")
@@ -67,8 +69,8 @@ class Ledger:
             if node is None:
                 raise BadSetting(f"there is no ledger {path}; a new one needs the name of its node")
             ledger_file.create(path, {"node": node, "schema": _hash(schema), **_budget(given)})
-        elif path.is_dir() or not path.stat().st_size:
-            raise BadFile(f"{path} is empty or a folder, not a ledger; give another path")
+        elif not path.stat().st_size:
+            raise BadFile(f"{path} is empty, not a ledger; give another path")
         db = ledger_file.connect(path)
         try:
             about = ledger_file.verify(db, path)
