@@ -40,6 +40,19 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_EXCL, 0o600)
 
 
+def check_place(path: str | Path) -> None:
+    """Refuse a place for a file that cannot be written there, before the work that it is for."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        usable = os.access(path if path.exists() else path.parent, os.W_OK)
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error.strerror}; give another place") from None
+    if path.is_dir() or not usable:
+        why = "it is a folder" if path.is_dir() else "permission denied"
+        raise BadFile(f"cannot write {path}: {why}; give another place")
+
+
 def write_whole(path: str | Path, *content: bytes | memoryview, private: bool = False) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it.
 

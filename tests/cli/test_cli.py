@@ -196,6 +196,7 @@ def test_help_teaches(peerwise, command):
         (["run", "none.toml"], "there is no run file"),
         (["demo", "--topology", "rings"], "did you mean 'ring'"),
         (["demo", "--nodes", "0"], "nodes"),
+        (["demo", "--out", "/proc/none/x.png"], "cannot write"),
         (["demoo"], "demo"),
         (["reproduce"], "Missing argument"),
     ],

@@ -13,7 +13,8 @@ from helpers import command, in_words
 from peerwise.peer import serve as serving
 from peerwise.peer.local import free_ports
 from peerwise.peer.meters import Meters
-from peerwise.peer.serve import load_rows
+from peerwise.peer.own_site import load_rows
+from peerwise.privacy import Ledger
 
 PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
 
@@ -90,6 +91,22 @@ def test_an_exported_model_predicts(left, peerwise, tmp_path):
     assert right.mean() > 0.3  # ten classes, six features, noise
 
 
+def test_a_dry_run_says_whether_the_ledger_has_room(left, peerwise, tmp_path):
+    args = ["peer", "run", "--charter", left.folder / "charter.toml", "--node", "a",
+            "--data", left.folder / "a.csv", "--state", tmp_path / "state",
+            "--keys", left.keys, "--dry-run"]  # fmt: skip
+    code, said = peerwise(*args)
+    assert code == 0, said
+    assert "without --ledger the peer will not start" in said
+    Ledger.open(tmp_path / "small", node="a", epsilon=0.01).close()
+    code, said = peerwise(*args, "--ledger", tmp_path / "small")
+    assert code != 0
+    assert "cannot afford" in said
+    with Ledger.open(tmp_path / "small", node=None) as ledger:
+        assert ledger.receipts() == 0
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tmp_path):
     args = ["peer", "run", "--charter", left.folder / "charter.toml", "--node", "a",
             "--data", left.folder / "a.csv", "--state", tmp_path / "state",
@@ -103,7 +120,8 @@ def test_a_dry_run_shows_what_would_be_sent_and_keeps_nothing(left, peerwise, tm
     rows, name = pd.read_csv(left.folder / "a.csv"), left.charter.features[0].name
     rows.assign(**{name: rows[name].where(rows.index > 2)}).to_csv(tmp_path / "gaps.csv")
     gaps = [tmp_path / "gaps.csv" if a == left.folder / "a.csv" else a for a in args]
-    assert f"warning: column '{name}': 3 cells count as missing" in peerwise(*gaps, "--dry-run")[1]
+    said = peerwise(*gaps, "--dry-run")[1]
+    assert f"warning: column '{name}': 3 cells are empty or no number and count as 8" in said
     code, said = peerwise(*[a if a != "a" else "z" for a in args], "--dry-run")
     assert code == 2
     assert "'z'" in said

@@ -14,7 +14,7 @@ from peerwise.errors import BadData, PeerwiseError
 from peerwise.peer.charter import Charter
 from peerwise.peer.drafting import draft
 from peerwise.peer.own_rows import own_rows
-from peerwise.peer.serve import load_rows
+from peerwise.peer.own_site import load_rows
 from peerwise.study import join as joining
 
 SECRET = "Kowalski"  # a text that no message may hold

@@ -1,5 +1,7 @@
 """Noise between real peers: drawn once, paid for before it leaves, the same after a restart."""
 
+import shutil
+
 import jax
 import networkx as nx
 import numpy as np
@@ -117,6 +119,17 @@ def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
     assert charges(daemons[0])["epsilon"].tolist() == [5.0]
+
+
+def test_a_charter_that_was_paid_for_in_another_state_says_so(tmp_path):
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=2, **SPENDS)
+    daemons = [fed.daemon(n) for n in "ab"]
+    assert all(run_all(*daemons))
+    for daemon in daemons:
+        daemon.store.close()
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(Overspent, match="released under this charter before, in another state"):
+        run_all(fed.daemon("a"), seconds=10.0)
 
 
 def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):

@@ -13,9 +13,9 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.drafting import Known, draft
 from peerwise.peer.leaving import what_leaves
 from peerwise.peer.own_rows import first_rows
+from peerwise.peer.own_site import Site
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
-from peerwise.peer.serve import Site
 from peerwise.peer.site import Head, SiteBook, Watch, about_run, open_site_ledger
 from peerwise.peer.transport import Refused
 from peerwise.privacy import Ledger, Tape
@@ -177,8 +177,8 @@ def test_rows_of_an_appended_part_that_was_changed_are_not_paid_as_another_part(
         assert site_of(folder).parts == ()
         with pytest.raises(BadSetting, match=r"after row 40 were released before and have been"):
             site_of(folder, appended=True)
+    site = site_of(folder)
     with pytest.raises(Exception, match="'ward' cannot afford"):
-        site = site_of(folder)
         _begin(site.plan(), site)
     more.to_csv(path, index=False)
     assert len(site_of(folder).parts) == 2

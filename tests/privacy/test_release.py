@@ -247,7 +247,13 @@ def test_private_bounds_hide_a_person_with_several_rows():
 
 def test_private_bounds_of_few_rows_are_wide():
     assert private_bounds([1.0], epsilon=0.1, noise=Tape([np.zeros(81)])) == (-1e6, 1e6)
-    for wrong in ({"person_rows": 0}, {"largest": 0.0}, {"share": 1.0}, {"halvings": 0}, {"epsilon": np.nan}):
+    for wrong in (
+        {"person_rows": 0},
+        {"largest": 0.0},
+        {"share": 1.0},
+        {"halvings": 0},
+        {"epsilon": np.nan},
+    ):
         with pytest.raises(BadSetting):
             private_bounds([1.0], **({"epsilon": 1.0} | wrong))
 

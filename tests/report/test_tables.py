@@ -109,7 +109,7 @@ def test_a_site_that_joins_keeps_its_name_in_eighty_columns(site):
         index=pd.MultiIndex.from_tuples([("site", site)]),
     )
     confusion = pd.DataFrame([[50, 7], [3, 20]], index=["no", "yes"], columns=["no", "yes"])
-    joined = Joined("auroc", verdicts, report, confusion, {site: 133})
+    joined = Joined("auroc", verdicts, report, confusion, {site: 133}, None)
     pieces = sites.tables(joined, 80)
     text = printed(pieces)
     assert max(map(len, text.splitlines())) <= 80

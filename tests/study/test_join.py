@@ -80,9 +80,13 @@ def test_files_and_tables_say_the_same(wards, tmp_path):
 
 
 def test_the_command(wards, tmp_path):
-    command = ["join", str(wards), "--target", "ill", "--site", "ward", "--rounds", "4"]
+    rows = tmp_path / "rows.csv"
+    command = ["join", str(rows), "--target", "ill", "--site", "ward", "--rounds", "4"]
+    frame = pd.read_csv(wards)
+    frame.assign(patient_id=np.arange(len(frame)) + 1000).to_csv(rows, index=False)
     result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
+    assert "'patient_id' looks like an identifier" in " ".join(result.stderr.split())
     assert "Should my site join?" in result.output
     assert (tmp_path / "out" / "gains.png").stat().st_size > 0
 

@@ -24,10 +24,12 @@ def demo(
 
     Every node holds 1200 / NODES images and talks only to its neighbours. Needs no data folder.
     """
+    from peerwise.files import check_place
     from peerwise.learner import cell
     from peerwise.report import figures
     from peerwise.study.demo import demo as run_demo
 
+    check_place(out)
     os.environ.pop("PEERWISE_DATA", None)  # the bundled digits, whatever folder is set
     rows = max(1200 // nodes, 1)
     sections: dict[str, Any] = {

@@ -60,10 +60,19 @@ def tell(cells: "Sequence[Cell]") -> dict[str, list[str]]:
         shown = lines if len(unique) == 1 else [lines[0], *odd]
         learnt = _learnt_from(cell)
         lines_by_text[str(cell["data"]["source"])] = [*lines, *learnt]
-        for line in [*shown, *learnt]:
-            style = "yellow" if line.lstrip().startswith("warning") else "dim"
-            errors.print(f"[{style}]{escape(line)}[/]", highlight=False)
+        _tell([*shown, *learnt])
     return lines_by_text
+
+
+def tell_reading(reading: "Reading") -> None:
+    """Say on standard error how a table was read."""
+    _tell(reading.lines())
+
+
+def _tell(lines: "Sequence[str]") -> None:
+    for line in lines:
+        style = "yellow" if line.lstrip().startswith("warning") else "dim"
+        errors.print(f"[{style}]{escape(line)}[/]", highlight=False)
 
 
 def _learnt_from(cell: "Cell") -> list[str]:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from peerwise.cli.common import Data, Out, console, errors, progress, use_data
 from peerwise.cli.peer.options import Allow
-from peerwise.cli.reading import Columns, MissingWord, Target, column_kinds
+from peerwise.cli.reading import Columns, MissingWord, Target, column_kinds, tell_reading
 from peerwise.errors import BadSetting
 
 
@@ -72,6 +72,7 @@ def join(
             network=topology,
             rounds=rounds,
         )
+    tell_reading(joined.reading)
     for table in sites.tables(joined, console.width):
         console.print(table)
     folder = out or Path("runs") / f"join-{Path(source).stem}"
@@ -116,11 +117,12 @@ def predict(
     if is_model(model):
         learnt = load_model(model, allow or ())
         words = [*words, *learnt.charter.missing_words]
-        x, unknown = read_rows(frame, learnt.charter.schema(), words)
+        x, unknown = read_rows(frame, learnt.charter.schema(), words, str(rows))
         log_prob, classes = learnt.of_rows(x), learnt.classes
     else:
         statistics = Statistics.load(model)
-        x, unknown = read_rows(frame, replace(statistics.schema, missing=True), words)
+        schema = replace(statistics.schema, missing=True)
+        x, unknown = read_rows(frame, schema, words, str(rows))
         log_prob, classes = statistics.to_classifier().log_proba(x), statistics.schema.classes
     prob = np.exp(log_prob)
     for column in unknown:

@@ -148,14 +148,15 @@ def encode_rows(frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
 
 
 def read_rows(
-    frame: pd.DataFrame, schema: Schema, words: Collection[str] = ()
+    frame: pd.DataFrame, schema: Schema, words: Collection[str] = (), name: str = "the rows"
 ) -> tuple[Array, tuple[Unknown, ...]]:
     """As `encode_rows`, and the columns that hold categories that the schema does not have.
 
-    Categories are compared as texts, nothing stripped; numbers may have a decimal comma.
+    `name` is what errors call the rows. Categories are compared as texts, nothing stripped; numbers
+    may have a decimal comma.
     """
     how = How("manifest", "category", {}, FEW, tuple(words))
-    raw = Raw(Table("the rows", frame, np.zeros(0, object), schema.target))
+    raw = Raw(Table(name, frame, np.zeros(0, object), schema.target))
     x, unknown = _under(schema, raw, how, True, schema.missing)
     return rescaled(x, *_units(schema)), unknown
 

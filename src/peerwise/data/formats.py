@@ -35,6 +35,11 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except PeerwiseError:
         raise
+    except UnicodeDecodeError as error:
+        raise BadFile(
+            f"'{path}' is not text in UTF-8; save it again with that encoding (in Excel: \"CSV "
+            'UTF-8"; or `iconv -f latin1 -t utf-8 OLD > NEW`)'
+        ) from error
     except (*damage, zipfile.BadZipFile, pa.ArrowException, pd.errors.ParserWarning) as error:
         # those of these kinds tell lines and columns; others may quote what they could not read
         plain = isinstance(error, OSError | pd.errors.ParserError | pd.errors.ParserWarning)

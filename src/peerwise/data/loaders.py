@@ -155,7 +155,10 @@ def _known_target(source: str | Path, target: str, columns: Sequence[str]) -> No
     if target in columns:
         return
     if is_discreet():
-        raise BadFile(f"'{source}' has no column '{target}', the target{_listing(columns)}")
+        raise BadFile(
+            f"'{source}' has no column '{target}', the target: none of the {len(columns)} names in "
+            "its first line is that"
+        )
     raise UnknownName(f"target column of '{source}'", target, columns)
 
 

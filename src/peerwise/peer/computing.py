@@ -17,6 +17,7 @@ from peerwise.peer.protocol.messages import Compute, Computed, Place
 from peerwise.peer.redo import settled
 from peerwise.peer.store import Store
 from peerwise.peer.wire import Format, pack_tree, unpack_tree
+from peerwise.privacy import Overspent
 
 LOOK = 10  # rounds between two looks at the error on the node's own rows
 Heard = dict[str, tuple[Letter, int]]  # by neighbour: its letter, and the round it is of
@@ -189,7 +190,16 @@ def begin(computing: Computing, store: Store) -> Outcome:
     """The first state and letters of a peer, paid for and on the disk at once."""
     plan, place = computing.plan, Place(0, 0)
     with store.transaction():
-        outcome = computing.begun(0, None, store.ledger)
+        try:
+            outcome = computing.begun(0, None, store.ledger)
+        except Overspent as error:
+            if not store.lost:
+                raise
+            raise Overspent(
+                "the site's ledger says that this node has released under this charter before, in "
+                f"another state: {error}. Go on with that state; if it is gone, the sites must "
+                "agree on a new charter"
+            ) from None
         # for whoever looks at the file without the code of a method
         store.set(phases=str(plan.phases), rounds=str(plan.rounds(plan.phases - 1)))
         if store.site is not None:

@@ -49,6 +49,11 @@ def about_run(charter: str, data: str) -> str:
     return f"{charter}:{data}"
 
 
+def charged_as(parts: Sequence[Part]) -> list[tuple[str | None, str | None]]:
+    """The group and the part of each charge for a release; of all rows where none are known."""
+    return [(GROUP, part.name) for part in parts] or [(None, None)]
+
+
 def released(ledger: Ledger) -> set[Part]:
     """The parts of the site's rows that were released."""
     return released_parts(json.loads(row[1]) for row in ledger.paid())
@@ -91,7 +96,7 @@ class SiteBook:
                     mechanism, about, epsilon, delta, data=f"{self._node}: {data}", group=group,
                     part=part, multiplier=multiplier, inside=True,
                 )
-                for group, part in [(GROUP, p.name) for p in self._parts] or [(None, None)]
+                for group, part in charged_as(self._parts)
             ]  # fmt: skip
         self._unsettled += receipts
 

@@ -51,8 +51,8 @@ def private_bounds(
     counts = np.histogram(known, edges)[0].astype(float)
     if ledger is not None:
         details = {"largest": largest, "halvings": halvings, "share": share, "scale": scale}
-        details |= {"of": "bounds", "unit": unit_hidden(person_rows)}
-        ledger.charge("laplace", details, epsilon, data=data)
+        about = {"of": "bounds", "unit": unit_hidden(person_rows)}
+        ledger.charge("laplace", details | about, epsilon, data=data)
     noisy = noise("laplace", counts, scale)
     # the largest of k Laplace draws exceeds this with probability CHANCE or less
     threshold = math.log(len(counts) / (2 * CHANCE)) * scale

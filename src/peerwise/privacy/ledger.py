@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,6 +136,21 @@ class Ledger:
             row = (len(charges) + 1, _now(), mechanism, text, *cost, data, group, part)
             ledger_file.append(self._db, row)
         return row[0]
+
+    def require_room(
+        self,
+        epsilon: float,
+        delta: float,
+        multiplier: float | None,
+        parts: Sequence[tuple[str | None, str | None]],
+    ) -> None:
+        """Overspent if a release about these groups and parts costs too much; pays nothing."""
+        with self._lock:
+            charges = self._charges()
+            for group, part in parts:
+                charge = Charge(epsilon, delta, multiplier, group, part)
+                self._afford(charges, charge)
+                charges.append(charge)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

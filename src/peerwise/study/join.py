@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from peerwise import data, metrics
+from peerwise.data.columns import where
 from peerwise.data.discreet import discreet
 from peerwise.data.kinds import WORDS
 from peerwise.errors import BadData, BadSetting, UnknownName
@@ -25,6 +26,7 @@ class Joined(NamedTuple):
     report: pd.DataFrame  # the network's models, each on its own site's rows, by subgroup
     confusion: pd.DataFrame  # of the network's models, all sites together
     rows: dict[str, int]  # site -> rows learnt from
+    reading: data.Reading  # how the columns were read, and what looks wrong about them
 
 
 @discreet()
@@ -68,8 +70,8 @@ def join(
         if column not in named:
             raise UnknownName("column", column, named)
     labels = np.asarray(table.labels, object)
-    if pd.isna(labels).any():
-        raise BadData(f"the target '{table.target}' is missing in some rows; remove these rows")
+    if (gaps := pd.isna(labels)).any():
+        raise BadData(f"the target '{table.target}' is missing {where(gaps)}; remove these rows")
     classes, y = np.unique(labels.astype(str), return_inverse=True)
     if not 2 <= len(classes) <= MOST_CLASSES:
         raise BadData(
@@ -85,6 +87,8 @@ def join(
     train = _kept(owner, held_out, seed)
     features = table._replace(frame=frame.drop(columns=[site]))
     x = data.typed_frame(features, train, columns=columns, words=missing_words)
+    how: dict[str, Any] = {"typing": "manifest", "columns": columns, "words": missing_words}
+    reading = data.describe(features, **how)
     prob = {}
     for method in (LOCAL, NETWORK):
         network = DecentralizedClassifier(
@@ -116,6 +120,7 @@ def join(
         report,
         metrics.confusion(y[~train], predicted, classes.tolist()),
         {str(k): int(v) for k, v in counts.items()},
+        reading,
     )
 
 

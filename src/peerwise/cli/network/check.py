@@ -47,7 +47,9 @@ def check(
         counts = [int((y == i).sum()) for i in range(len(read.classes))]
         classes = ", ".join(f"{c}: {k}" for c, k in zip(read.classes, counts, strict=True))
         known = int((y >= 0).sum())
-        words = "rows are as agreed" if read.budget is None else f"of {len(table.labels)} rows count"
+        words = (
+            "rows are as agreed" if read.budget is None else f"of {len(table.labels)} rows count"
+        )
         console.print(f"{known} {words} ({escape(classes)}).")
         for line in odd:
             console.print(f"[yellow]warning[/]: {escape(line)}", highlight=False)

@@ -172,7 +172,7 @@ def new(
         assert bounds_epsilon is not None
         assert ledger is not None
         # whatever is wrong is said before anything is paid
-        drafted(known=known._replace(bounds=known.bounds | dict.fromkeys(wanted, (-1.0, 1.0))))
+        drafted(known=known._replace(bounds={**dict.fromkeys(wanted, (-1.0, 1.0)), **known.bounds}))
         each = None if person is None else (person, person_rows or 1)
         known = found_bounds(table, known, wanted, bounds_epsilon, ledger, each)
     charter = drafted(known=known)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from peerwise.cli.peer.options import TITLE, Allow, State, console
+from peerwise.cli.peer.options import TITLE, Allow, State, console, moment, table_of
 from peerwise.errors import BadSetting
 
 
@@ -77,9 +77,10 @@ def outbox(
             console.print(escape(str(a)))
         return
     frame = views.outbox(state, last)
-    table = Table(*map(str, frame.columns), title="Letters", **TITLE)
+    table = table_of("Letters", *map(str, frame.columns))
+    written = {"sha256": lambda v: str(v)[:8], "made": moment, "acknowledged": moment}
     for line in frame.itertuples(index=False):
-        cells = [str(v)[:12] if n == "sha256" else str(v) for n, v in zip(frame, line, strict=True)]
+        cells = [written.get(str(n), str)(v) for n, v in zip(frame, line, strict=True)]
         table.add_row(*(escape("-" if v in ("None", "nan") else v) for v in cells))
     console.print(table)
 
@@ -114,13 +115,13 @@ def audit(
         typer.echo(json.dumps(account, default=str, indent=1))
         return
     console.print(f"[bold]{escape(account['node'])}[/] has learnt with {escape(account['method'])} "
-                  f"since {account['begun']}")  # fmt: skip
+                  f"since {moment(account['begun'])}")  # fmt: skip
     console.print(f"charter {account['charter'][:16]}, data {account['data'][:16]}")
     names = ("to", "letters", "KiB", "acknowledged", "first", "last")
-    table = Table(*names, title="Letters that left", **TITLE)
+    table = table_of("Letters that left", *names)
     for line in account["letters"]:
         cells = (line["to"], line["letters"], f"{line['bytes'] / 1024:.1f}", line["acknowledged"],
-                line["first"], line["last"])  # fmt: skip
+                moment(line["first"]), moment(line["last"]))  # fmt: skip
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
     for line in account["leaves"]:
@@ -132,9 +133,9 @@ def audit(
     if account["budget"] is None:
         return
     names = ("receipt", "time", "mechanism", "epsilon", "delta", "about")
-    table = Table(*names, title="Releases", **TITLE)
+    table = table_of("Releases", *names)
     for line in account["releases"][-20:]:
-        cells = (line["receipt"], str(line["time"])[:19], line["mechanism"],
+        cells = (line["receipt"], moment(line["time"]), line["mechanism"],
                 f"{line['epsilon']:.4g}", f"{line['delta']:.3g}", line["data"])  # fmt: skip
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
@@ -163,7 +164,7 @@ def _show_equivocation(state: Path, files: list[Path], as_json: bool) -> None:
         console.print("No neighbour is known to have sent different letters to different readers.")
         return
     names = ("node", "phase", "round", "sent us", "sent another", "who")
-    table = Table(*names, title="Contradictions", **TITLE)
+    table = table_of("Contradictions", *names)
     for p in compared.proofs:
         cells = (p.sender, *p.place, p.ours[:16], p.theirs[:16], p.witness)
         table.add_row(*(escape(str(v)) for v in cells))

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from peerwise.cli.peer.options import TITLE, State, console
+from peerwise.cli.peer.options import State, console, moment, table_of
 from peerwise.errors import BadSetting
 
 
@@ -35,9 +34,9 @@ def quarantine(
         console.print(f"letter {one.id} of {escape(one.sender)}, round {one.place.round}: {done}")
         return
     names = ("number", "from", "phase", "round", "bytes", "since", "reason")
-    table = Table(*names, title="Letters in quarantine", **TITLE)
+    table = table_of("Letters in quarantine", *names)
     for one in views.quarantine(state):
-        cells = (one.id, one.sender, *one.place, one.bytes, one.time, one.reason)
+        cells = (one.id, one.sender, *one.place, one.bytes, moment(one.time), one.reason)
         table.add_row(*(escape(str(v)) for v in cells))
     console.print(table)
     for name, why in views.ejected(state).items():

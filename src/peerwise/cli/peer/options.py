@@ -5,11 +5,26 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from peerwise.errors import BadSetting
 
 console = Console()
 TITLE: Any = {"title_justify": "left", "title_style": "bold"}  # how tables are headed
+
+
+def table_of(title: str, *names: str) -> Table:
+    """A table that shows whole cells, however narrow the terminal."""
+    table = Table(title=title, **TITLE)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def moment(value: Any) -> str:
+    """A time to the second, as a person writes it."""
+    return str(value)[:19].replace("T", " ")
+
 
 State = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the peer's state.")]
 

@@ -98,9 +98,10 @@ def run(
     unchanged, and never draws noise twice. Rows stay in DATA; `peerwise peer audit` shows all that
     left. The peer imports code that the charter names only if --allow names it, too.
     """
+    from peerwise.peer.own_site import Site, require_room
+    from peerwise.peer.own_site import dry_run as show
     from peerwise.peer.passphrase import NODE
-    from peerwise.peer.serve import Site, serve
-    from peerwise.peer.serve import dry_run as show
+    from peerwise.peer.serve import serve
 
     home = keys or charter.parent
     access = None if page is None else access_of(page, page_host, page_token_file, page_tls)
@@ -113,8 +114,12 @@ def run(
     )  # fmt: skip
     if dry_run:
         _show_dry(*show(site))
-        for line in site.charter.odd_rows(site.table):
+        lines = site.charter.odd_rows(site.table)
+        if site.charter.budget is not None and ledger is None:
+            lines.append("without --ledger the peer will not start; with it, this shows if it can")
+        for line in lines:
             console.print(f"[yellow]warning[/]: {escape(line)}", highlight=False)
+        require_room(site)
         return
     beside = () if access is None else (_beside(state, home, access),)
     done, lacking, silent = serve(site, *beside)
