@@ -9,8 +9,8 @@ import pytest
 from federation import PATH, Alone, federation, run_all, written
 from helpers import command
 from peerwise.errors import BadSetting, UnknownName
+from peerwise.peer import own_site, views
 from peerwise.peer import serve as serving
-from peerwise.peer import views
 from peerwise.peer.protocol.messages import Place, Started
 from peerwise.peer.serve import only_one
 from peerwise.peer.store.quarantine import ASIDE
@@ -170,7 +170,7 @@ def test_a_peer_that_nobody_answers_ends_and_says_so(fed, monkeypatch, peerwise)
     assert daemon.silent == ("a", "c")
     daemon.store.close()
     monkeypatch.setattr(serving, "serve", lambda site: serving.Ended(False, (), daemon.silent))
-    monkeypatch.setattr(serving, "Site", lambda *args, **more: None)
+    monkeypatch.setattr(own_site, "Site", lambda *args, **more: None)
     files = [a for key in ("charter", "data", "state") for a in (f"--{key}", fed.folder / key)]
     code, said = peerwise("peer", "run", "--node", "b", *files, "--patience", 60)
     assert code == 2
@@ -187,7 +187,7 @@ def test_the_status_of_a_peer_that_does_not_run_says_so(fed, peerwise):
 
 def test_who_leaves_before_all_have_the_last_letter_says_so_and_fails(fed, monkeypatch, peerwise):
     monkeypatch.setattr(serving, "serve", lambda site: serving.Ended(True, ("c",)))
-    monkeypatch.setattr(serving, "Site", lambda *args, **more: None)
+    monkeypatch.setattr(own_site, "Site", lambda *args, **more: None)
     files = [a for key in ("charter", "data", "state") for a in (f"--{key}", fed.folder / key)]
     code, said = peerwise("peer", "run", "--node", "b", *files)
     assert code == 2
