@@ -60,6 +60,14 @@ def test_noise_that_could_overflow(tmp_path):
         federation(tmp_path, TREE, NB, **tiny)
 
 
+def test_noise_that_could_overflow_whatever_a_row_adds(tmp_path):
+    """Beside the grid's step a row that adds up to .999 has twice the noise of one that adds 1."""
+    tiny = {**SPENDS, "privacy": {"epsilon": 3e-6, "delta": 1e-30}}
+    method = {"name": "sealed_crc", "releases": 64, "clip": 0.999}
+    with pytest.raises(BadSetting, match=r"the charter: .* overflow"):
+        federation(tmp_path, TREE, method, limits={"rows": 100}, **tiny)
+
+
 def test_what_leaves_says_on_whom_it_relies(tmp_path):
     fed = federation(tmp_path, TREE, NB, **SPENDS)
     said = " ".join(what_leaves(fed.charter))

@@ -187,7 +187,9 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
     sums = max(table.get("releases") or RELEASES, asked)
     most = multiplier * math.sqrt(sums) * cell["privacy"]["person_rows"]
-    shared_noise(np.ones(1), np.array([most]), nodes, honest)
+    # a grid's step is a power of two: beside it a reach of 1 is the least, and one below 1 the most
+    reach = np.array([1.0, np.nextafter(1.0, 0.0)])
+    shared_noise(reach, most * reach, nodes, honest)
 
 
 def check_cell(
