@@ -337,7 +337,7 @@ def test_a_first_sum_is_over_all_members_however_short_their_patience():
     graph = nx.star_graph(11)
     nx.add_path(graph, [0, *range(12, nodes)])
     world = World(X, Y, np.arange(len(Y)).reshape(nodes, -1), SCHEMA, nodes, len(Y))
-    cell = described(epsilon=1e3, least=0.6, honest=0.9, patience=1)
+    cell = described(epsilon=1e3, name="sealed_crc", least=0.6, honest=0.9, patience=1)
     grid = sum_of(cell, world, "structure").adapt.grid
     assert grid.honest == 18  # all honest ones are in it
     assert settled(cell, world, topologies.from_graph(graph)).settled
