@@ -175,7 +175,7 @@ def members(nodes: int, trust: Trust, sums: int) -> tuple[int, int]:
         raise BadSetting(
             f"least = {trust.least:g} lets a later sum go on without some nodes, and there is none "
             "after the first: this method has one sum, and once a node is missing its round is "
-            "void; set least = 1, or use sealed_crc with several releases"
+            "void; set least = 1, or use sealed_crc with several releases and rounds for them"
         )
     return least, honest
 
