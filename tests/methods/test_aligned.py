@@ -1,5 +1,6 @@
 """Aligned sums: exact sums of the same round over known members, whatever is lost or goes away."""
 
+import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
@@ -9,7 +10,7 @@ from jax.tree_util import Partial
 from helpers import assert_equal_runs
 from peerwise import topology as topologies
 from peerwise.channel import Channel, erasure
-from peerwise.core import Method, Slots, State, number_of
+from peerwise.core import Inbox, Method, Slots, State, number_of
 from peerwise.methods import aligned, words
 from peerwise.methods.aligned import Aligned
 from peerwise.shards import pack
@@ -231,6 +232,17 @@ def is_noticed(method, alive):
     except (AssertionError, KeyError):
         return True
     return False
+
+
+@pytest.mark.parametrize(("least", "follows"), [(N, 0), (LEAST, 3)])
+def test_where_a_sum_waits_for_all_members_nobody_can_start_an_epoch(least, follows):
+    """Mask graphs are drawn anew in every epoch: a liar would try numbers until one suits it."""
+    sums = Aligned(N, SIZE, LAST, least)
+    own, other = (sums.begin(jnp.asarray(i, jnp.int32)) for i in (0, 1))
+    more = {"epoch": np.int32(3), "chief": np.uint32(1), "high_made": np.int32(7)}
+    part = {**sums.said(other, None), **more}
+    heard = sums.listened(own, Inbox(None, {}, None, None, jax.tree.map(lambda a: a[None], part)))
+    assert (int(heard["epoch"]), int(heard["high_made"])) == (follows, 7 * (follows > 0))
 
 
 @pytest.mark.some("TermsAgain")

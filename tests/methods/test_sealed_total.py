@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import jax
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -328,3 +329,15 @@ def test_more_rows_than_can_be_summed_exactly():
     many = np.broadcast_to(np.int32(0), MOST + 1)
     with pytest.raises(BadData, match="rows can be summed exactly"):
         method.adapt.exact(None, X, many)
+
+
+def test_a_first_sum_is_over_all_members_however_short_their_patience():
+    """Nobody is left out of it, for its rounds have no time for another sum: here a long tail."""
+    nodes = 20
+    graph = nx.star_graph(11)
+    nx.add_path(graph, [0, *range(12, nodes)])
+    world = World(X, Y, np.arange(len(Y)).reshape(nodes, -1), SCHEMA, nodes, len(Y))
+    cell = described(epsilon=1e3, name="sealed_crc", least=0.6, honest=0.9, patience=1)
+    grid = sum_of(cell, world, "structure").adapt.grid
+    assert grid.honest == 18  # all honest ones are in it
+    assert settled(cell, world, topologies.from_graph(graph)).settled

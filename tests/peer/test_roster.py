@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from peerwise.peer import roster
 from peerwise.peer.identity import load_identity, make_authority, make_certificate
 from peerwise.peer.roster import KeyNode
 from peerwise.privacy.sealing import fresh_secret, public_key
@@ -117,3 +118,17 @@ def test_who_hears_a_second_commitment_keeps_the_first(identities):
     np.testing.assert_array_equal(
         memory.state.value["commitment"][1], first.begin().state.value["commitment"][1]
     )
+
+
+def test_a_key_that_makes_the_same_secret_with_everybody_counts_nowhere(identities, monkeypatch):
+    """It is missing, so that all say whose it is; otherwise every round would fail by itself."""
+    bad = (1).to_bytes(32, "little")
+    secrets = {name: fresh_secret() for name in NAMES}
+    true = public_key
+
+    def told_by(secret):
+        return bad if secret == secrets["d"] else true(secret)
+
+    monkeypatch.setattr(roster, "public_key", told_by)
+    nodes, memory, _ = told(identities, 13, secrets=secrets)
+    assert all(nodes[n].keys(memory[n]).keys() == set(NAMES) - {"d"} for n in NAMES if n != "d")

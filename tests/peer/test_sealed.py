@@ -275,6 +275,32 @@ def test_the_ledger_of_a_site_knows_what_a_state_that_was_put_back_has_hidden(tm
     store.close()
 
 
+def test_two_copies_of_a_state_that_run_at_once_hide_one_term(tmp_path):
+    """Both are there before either makes the term, so that neither lacks one when it is opened."""
+    fed = federation(tmp_path, STAR, CRC, rounds=ROUNDS, **SPENDS)
+    one = fed.daemon("b").store
+    one.mask_secret()
+    with one.transaction():
+        one.ledger.charge("gaussian", {}, 1.0, 1e-6, data="sums", inside=True)
+    one.close()
+    (tmp_path / "copy").mkdir()
+    shutil.copytree(tmp_path / "b", tmp_path / "copy" / "b")
+    (tmp_path / "copy" / "b.ledger").symlink_to(tmp_path / "b.ledger")
+    one, other = (fed._replace(folder=at).daemon("b").store for at in (tmp_path, tmp_path / "copy"))
+
+    def hides(store, phase, mark):
+        with store.transaction():
+            store.use_mask(phase, 1, mark)
+
+    hides(one, 1, "one")
+    with pytest.raises(Reused):
+        hides(other, 1, "another")
+    hides(other, 1, "one")  # the same bytes
+    hides(other, 2, "another")  # another sum
+    one.close()
+    other.close()
+
+
 def test_a_sum_is_never_too_old_to_be_heard(tmp_path):
     """Parts of a network that run at different paces would else stop to hear each other."""
     pace = {"mode": "async", "staleness": 2}

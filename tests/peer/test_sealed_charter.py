@@ -22,6 +22,8 @@ SPENDS = {
         ({"honest": 0.2}, "a sum may leave out"),
         ({"least": 0.6, "honest": 0.5}, "a sum may leave out"),
         ({"least": 0.5}, "least must be"),
+        ({"least": 0.6, "honest": 1.0}, "has one sum"),
+        ({"name": "sealed_crc", "releases": 1, "least": 0.6, "honest": 1.0}, "has one sum"),
     ],
 )
 def test_noise_on_which_nobody_could_rely(tmp_path, options, says):
@@ -47,17 +49,26 @@ def test_what_cannot_be_agreed_first(tmp_path, more, says):
 
 def test_deadlines_and_sums_that_go_on_without_a_node(tmp_path):
     """Who waits for a missing node is too late for the others, round after round."""
-    fewer, pace = {**NB, "least": 0.6, "honest": 1.0}, {"mode": "deadline"}
+    fewer = {"name": "sealed_crc", "least": 0.6, "honest": 1.0}
+    terms = {**SPENDS, "limits": {"rows": 100}}
     with pytest.raises(BadSetting, match="no sum completes"):
-        federation(tmp_path, TREE, fewer, pace=pace, **SPENDS)
-    federation(tmp_path, TREE, fewer, pace={"mode": "async"}, **SPENDS)
-    federation(tmp_path, TREE, {**NB, "least": 1.0}, pace=pace, **SPENDS)
+        federation(tmp_path, TREE, fewer, pace={"mode": "deadline"}, **terms)
+    federation(tmp_path, TREE, fewer, pace={"mode": "async"}, **terms)
+    federation(tmp_path, TREE, {**fewer, "least": 1.0}, pace={"mode": "deadline"}, **terms)
 
 
 def test_noise_that_could_overflow(tmp_path):
     tiny = {**SPENDS, "privacy": {"epsilon": 1e-9, "delta": 1e-30}}
     with pytest.raises(BadSetting, match="overflow"):
         federation(tmp_path, TREE, NB, **tiny)
+
+
+def test_noise_that_could_overflow_whatever_a_row_adds(tmp_path):
+    """Beside the grid's step a row that adds up to .999 has twice the noise of one that adds 1."""
+    tiny = {**SPENDS, "privacy": {"epsilon": 3e-6, "delta": 1e-30}}
+    method = {"name": "sealed_crc", "releases": 64, "clip": 0.999}
+    with pytest.raises(BadSetting, match=r"the charter: .* overflow"):
+        federation(tmp_path, TREE, method, limits={"rows": 100}, **tiny)
 
 
 def test_what_leaves_says_on_whom_it_relies(tmp_path):

@@ -65,6 +65,16 @@ def test_noise_that_could_overflow_or_is_too_small_for_the_grid_is_refused():
         bits_for(10**8)
 
 
+def test_noise_that_double_precision_would_round_is_refused():
+    """Rounded to even numbers it would leave the last bit of every sum without noise."""
+    rounded = vetted("discrete", np.zeros(200), 2.0**57)
+    assert (rounded[np.abs(rounded) > 2.0**53] % 2 == 0).all()  # what a sum must never have
+    step = 2.0 ** (1 - bits_for(3))
+    shared_noise(np.ones(1), np.array([step * 2.0**47]), 3, 1)
+    with pytest.raises(BadSetting, match="overflow"):
+        shared_noise(np.ones(1), np.array([step * 2.0**49]), 3, 1)
+
+
 def test_the_honest_shares_have_the_whole_noise():
     sigma = gaussian_sigma(1.0, 1.0, 1e-6)
     grid = shared_noise(np.array([1.0]), np.array([sigma]), 50, 33)

@@ -135,8 +135,9 @@ class Aligned(NamedTuple):
         now, parts = s["clock"], inbox.part
         s = {**s, **relaying.placed(s, parts)}
         start = s
-        s = self._adopted(s, parts)
-        s = _stopped(s, parts)
+        if self.least < self.nodes:  # otherwise a sum has all members, and there are no epochs
+            s = self._adopted(s, parts)
+            s = _stopped(s, parts)
         s = self._told(s, parts)
         s = self._added(s, parts, now)
         s = self._waited(s, start)

@@ -167,10 +167,17 @@ class Sealed:
         )  # fmt: skip
 
 
-def members(nodes: int, trust: Trust) -> tuple[int, int]:
-    """Members that a sum must have, and honest ones that it then has."""
+def members(nodes: int, trust: Trust, sums: int) -> tuple[int, int]:
+    """Members that each of so many sums must have, and honest ones that it then has."""
     least = least_members(nodes, trust.least)
-    return least, honest_members(nodes, trust.honest, least)
+    honest = honest_members(nodes, trust.honest, least)
+    if least < nodes and sums == 1:
+        raise BadSetting(
+            f"least = {trust.least:g} lets a later sum go on without some nodes, and there is none "
+            "after the first: this method has one sum, and once a node is missing its round is "
+            "void; set least = 1, or use sealed_crc with several releases and rounds for them"
+        )
+    return least, honest
 
 
 @declares("method", needs=("replies",), releases="sealed")
@@ -193,7 +200,7 @@ def sealed_nb(
 
 @cache
 def _nb(model: Model, design: Design, budget: Budget, nodes: int, trust: Trust) -> Method:
-    least, honest = members(nodes, trust)
+    least, honest = members(nodes, trust, 1)
     q, r, classes = design.lines, design.size - design.lines, model.classes
     noisy = math.isfinite(budget.epsilon)
     scale = np.zeros(design.size)
@@ -288,7 +295,7 @@ def _crc(
     lr: float,
     trust: Trust,
 ) -> Method:
-    least, honest = members(nodes, trust)
+    least, honest = members(nodes, trust, releases)
     size = model.classes * model.size
     std = noise_multiplier(budget.epsilon, budget.delta, releases) * clip * budget.rows
     std /= math.sqrt(budget.share)

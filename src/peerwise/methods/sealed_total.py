@@ -18,9 +18,9 @@ from peerwise.errors import BadData
 from peerwise.methods import words
 from peerwise.methods.aligned import Aligned
 from peerwise.methods.private_crc import noise_multiplier
-from peerwise.methods.sealed import Sealed, Trust, members
+from peerwise.methods.sealed import Sealed, Trust
 from peerwise.privacy.budget import Budget
-from peerwise.privacy.shares import bits_for, shared_noise
+from peerwise.privacy.shares import bits_for, honest_members, shared_noise
 from peerwise.privacy.sums import MOST
 
 BLOCK = 1 << 10  # rows at a time, which keeps memory small
@@ -48,7 +48,8 @@ def sealed_total(
     """
     _, shapes = like
     size = sum(int(np.prod(shape)) for shape in shapes)
-    least, honest = members(nodes, trust)
+    # all members are in it, whatever `least` says: in its few rounds no other sum could follow
+    honest = honest_members(nodes, trust.honest, nodes)
     # rounding to the grid moves every number of a row by half a step: by wide / 2^bits at most
     wide = reach / (1 - size**0.5 * 2.0 ** -bits_for(nodes))
     std = deviation(budget, wide)
@@ -76,7 +77,7 @@ def sealed_total(
     def predict(key: Array, value: Tree, x: Array) -> Any:
         raise NotImplementedError("a sum predicts nothing")
 
-    sealed = Sealed(Aligned(nodes, size, 1, least, trust.patience), grid, learn, steps, exact)
+    sealed = Sealed(Aligned(nodes, size, 1, nodes), grid, learn, steps, exact)
     return sealed.method(start, predict)
 
 

@@ -14,11 +14,11 @@ from peerwise.data import Schema
 from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
 from peerwise.learner import Cell, World, cell, expand, offered
-from peerwise.learner.firsts import as_if_nothing, firsts
+from peerwise.learner.firsts import as_if_nothing, firsts, trust_of
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
-from peerwise.methods.sealed import RELEASES
+from peerwise.methods.sealed import RELEASES, members
 from peerwise.models.registry import blank_model, first_phase
 from peerwise.names import entries
 from peerwise.peer.terms import ROUNDS, BudgetTerms, FeatureTerms, LimitTerms
@@ -26,7 +26,7 @@ from peerwise.privacy.budget import Budget
 from peerwise.privacy.composition import SLACK, Charge, composed
 from peerwise.privacy.design import default_delta
 from peerwise.privacy.mechanism import gaussian_sigma
-from peerwise.privacy.shares import bits_for, honest_members, least_members, shared_noise
+from peerwise.privacy.shares import bits_for, shared_noise
 
 DESCRIPTION = ("method", "model", "net", "privacy", "run")
 RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
@@ -168,8 +168,7 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     if cell.method.traits.releases != "sealed":
         return
     table, nodes = cell["method"], world.nodes
-    least = least_members(nodes, table["least"])
-    honest = honest_members(nodes, table["honest"], least)
+    least, honest = members(nodes, trust_of(cell), table.get("releases", 1) or RELEASES)
     if least < nodes and pace == "deadline":
         raise BadSetting(
             f"[method] least = {table['least']:g} allows sums without some nodes, but with [pace] "
@@ -187,7 +186,9 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
     sums = max(table.get("releases") or RELEASES, asked)
     most = multiplier * math.sqrt(sums) * cell["privacy"]["person_rows"]
-    shared_noise(np.ones(1), np.array([most]), nodes, honest)
+    # a grid's step is a power of two: beside it a reach of 1 is the least, and one below 1 the most
+    reach = np.array([1.0, np.nextafter(1.0, 0.0)])
+    shared_noise(reach, most * reach, nodes, honest)
 
 
 def check_cell(

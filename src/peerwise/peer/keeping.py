@@ -37,6 +37,7 @@ from peerwise.peer.store import Store
 GATHER = 0.002  # seconds without a further letter after which those that came are written
 LONGEST = 0.05  # and seconds that the first of them waits at most
 TOGETHER = 1 << 24  # bytes of letters after which no more are written with them
+Rest = Callable[[Store], Any] | None  # what is to be done again, until it gives None
 KEPT = (Put, PutAside, NoteLife, NoteBye, Load, Look, Advance)
 
 
@@ -60,7 +61,7 @@ class Keeping:
         self._wanted: deque[Any] = deque()
         self._hashes: dict[Any, Any] = {}  # by ticket: of what is signed in a letter
         self._come = asyncio.Event()
-        self._read = False  # by another program, when the file was to be wiped
+        self._rest: Rest = None  # what is left of wiping the file
 
     def want(self, effect: Any) -> None:
         """Have something done after all that was wanted before."""
@@ -103,13 +104,13 @@ class Keeping:
 
     def wipe(self) -> None:
         """Let nothing in the file hold a secret that is forgotten."""
-        self._read = not wiped(self._store)
+        self._rest = wiped(self._store)
 
     def wipe_rest(self) -> None:
-        """What another program kept from being wiped."""
-        if self._read:
+        """What could not be wiped before: another program reads the file, or the disk is full."""
+        if self._rest is not None:
             with suppress(PeerwiseError):
-                self._read = not emptied(self._store)
+                self._rest = self._rest(self._store)
 
     def close(self) -> None:
         """Wait until the disk is left alone."""
@@ -209,29 +210,34 @@ class Keeping:
                 self._acknowledge(acknowledged)
 
 
-def wiped(store: Store) -> bool:
+def wiped(store: Store) -> Rest:
     """Write the file anew: unused parts of it, and its log, still hold a secret that is forgotten.
 
-    SQLite moves rows about, and does not overwrite where they were. False: somebody reads the file,
-    so that its log has to stay for now.
+    SQLite moves rows about, and does not overwrite where they were. What is left to do is given
+    back, and people are told why.
     """
     try:
-        store.rows("VACUUM")
-        if emptied(store):
-            return True
-        why = "another program reads it; this is tried again until it ends"
+        rest, why = rewritten(store), "another program reads it"
     except PeerwiseError as error:
-        why = str(error)[:500]
-    log.warning("the file may still hold the secret of masks", extra={"facts": {"why": why}})
-    return False
+        rest, why = rewritten, str(error)[:500]
+    if rest is not None:
+        facts = {"why": f"{why}; this is tried again until it ends"}
+        log.warning("the file may still hold the secret of masks", extra={"facts": facts})
+    return rest
 
 
-def emptied(store: Store) -> bool:
-    """Whether the log of the file is empty now; others that read it are not waited for."""
+def rewritten(store: Store) -> Rest:
+    """The file without unused parts; its log may be left."""
+    store.rows("VACUUM")
+    return emptied(store)
+
+
+def emptied(store: Store) -> Rest:
+    """The file without its log, unless others read it, who are not waited for."""
     (wait,) = store.rows("PRAGMA busy_timeout")[0]
     store.rows("PRAGMA busy_timeout = 0")
     try:
-        return not store.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        return emptied if store.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0] else None
     finally:
         store.rows(f"PRAGMA busy_timeout = {wait}")
 

@@ -17,7 +17,7 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.identity import Identity
 from peerwise.peer.signing import HALF, LONGEST, Seal, Signer, is_signed
 from peerwise.privacy.sealing import committed, public_key
-from peerwise.privacy.sealing.keys import BYTES
+from peerwise.privacy.sealing.keys import BYTES, is_key
 
 Table = dict[str, np.ndarray]
 # bytes of what is known of a member: zeros where it is not known yet
@@ -92,7 +92,8 @@ class KeyNode(Node):
                     for column in ("commitment", "signature", "certificate"):
                         table[column][i] = heard[column][i]
             for i in np.flatnonzero(~table["key"].any(1) & heard["key"].any(1)):
-                if committed(heard["key"][i].tobytes()) == table["commitment"][i].tobytes():
+                key = heard["key"][i].tobytes()
+                if committed(key) == table["commitment"][i].tobytes() and is_key(key):
                     table["key"][i] = heard["key"][i]
         return self._revealed(table)
 

@@ -111,10 +111,15 @@ class SiteBook:
 
     def lacking(self, terms: set[str], key: str) -> list[str]:
         """The terms that left under a key and that a state lacks; what it has is noted."""
-        left = [to for i, _ in self._mine() for to in self.ledger.receivers(i)]
+        left = self.left(key)
         self.terms += sorted(terms.difference(left))
         self.settle()
-        return [to for to in left if to.startswith(key) and to not in terms]
+        return [to for to in left if to not in terms]
+
+    def left(self, begin: str) -> list[str]:
+        """The terms that left and that begin so."""
+        every = (to for i, _ in self._mine() for to in self.ledger.receivers(i))
+        return [to for to in every if to.startswith(begin)]
 
     def mend(self, ledger: Ledger) -> int:
         """Put charges that left the site and that a state's ledger lacks into it; how many.

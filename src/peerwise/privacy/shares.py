@@ -17,6 +17,8 @@ from peerwise.errors import BadSetting
 from peerwise.privacy.sums import MOST
 
 ROOM = 61  # bits that a sum of all terms, and that of all noise, may take: with a sign 2^63 is not
+WHOLE = 53  # bits of a share, which is drawn in double precision: rounded, it hides no last bits
+COARSEST = 4.0  # steps of a share's deviation: with fewer the sum of shares is no discrete Gaussian
 FINEST = 24  # bits of a grid below what a row can do
 TAIL = 40.0  # deviations beyond which noise lies with a probability below 1e-300
 
@@ -77,9 +79,10 @@ def shared_noise(reach: np.ndarray, scale: np.ndarray, nodes: int, honest: int) 
     step = np.ldexp(1.0, exponent - bits_for(nodes))
     std = np.asarray(scale, float) / math.sqrt(honest) / step
     noisy = std > 0
-    if (std[noisy] < 1).any():
+    if (std[noisy] < COARSEST).any():
         raise BadSetting("each node's noise is below the grid's step; lower epsilon")
-    if nodes * TAIL * std.max(initial=0) > 2.0**ROOM:
+    most = TAIL * std.max(initial=0)
+    if most > 2.0**WHOLE or nodes * most > 2.0**ROOM:
         raise BadSetting(
             "the noise of all nodes could overflow 64 bits; raise epsilon, or take fewer nodes"
         )

@@ -213,12 +213,17 @@ class Store(File):
         In the transaction that is open: before the term can leave.
         """
         known = self.rows("SELECT hash FROM masks WHERE phase = ? AND round = ?", phase, at)
-        if not known:
-            self.keep("INSERT", "masks", phase, at, mark)
-            if self.site is not None:
-                self.site.terms.append(_term(self.about()["mask_secret"], phase, at, mark))
-        elif known[0][0] != mark:
+        if known and known[0][0] != mark:
             raise Reused(at)
+        if known:
+            return
+        self.keep("INSERT", "masks", phase, at, mark)
+        if self.site is not None:
+            secret = self.about()["mask_secret"]
+            term = _term(secret, phase, at, mark)
+            if set(self.site.left(_term(secret, phase, at, ""))) - {term}:
+                raise Reused(at)  # by a copy of this state, which runs beside it
+            self.site.terms.append(term)
 
     def close(self) -> None:
         """Let the file go."""

@@ -64,14 +64,27 @@ def pair_secret(secret: bytes, me: str, other: str, public: bytes, roster: bytes
     """The secret that only a member and the other one have, whose public key is given."""
     hashes = extra("cryptography.hazmat.primitives.hashes")
     kdf = extra("cryptography.hazmat.primitives.kdf.hkdf")
-    x25519 = extra("cryptography.hazmat.primitives.asymmetric.x25519")
-    try:
-        shared = _private(secret).exchange(x25519.X25519PublicKey.from_public_bytes(public))
-    except ValueError:  # of a wrong length, or one that makes the same secret with everybody
-        raise BadSetting(f"the key of '{other}' is none; it cannot take part") from None
+    shared = _exchanged(secret, public)
+    if shared is None:
+        raise BadSetting(f"the key of '{other}' is none; it cannot take part")
     about = joined("peerwise pair", *sorted((me, other)))
     derived: bytes = kdf.HKDF(hashes.SHA256(), BYTES, roster, about).derive(shared)
     return derived
+
+
+def is_key(public: bytes) -> bool:
+    """Whether members can share secrets with the holder of a public key that others lack."""
+    return _exchanged(b"1" * BYTES, public) is not None
+
+
+def _exchanged(secret: bytes, public: bytes) -> bytes | None:
+    """X25519; None of a key of a wrong length, or one that makes the same secret with everybody."""
+    x25519 = extra("cryptography.hazmat.primitives.asymmetric.x25519")
+    try:
+        shared: bytes = _private(secret).exchange(x25519.X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return None
+    return shared
 
 
 def _private(secret: bytes) -> Any:
