@@ -233,6 +233,18 @@ def test_wrong_public_knowledge_is_said_in_one_line(network, ward, options, says
     assert says in said
 
 
+def test_bounds_of_some_columns_are_not_paid_for_where_others_do_not_fit(network, ward, tmp_path):
+    ledger = tmp_path / "site.ledger"
+    Ledger.open(ledger, node="ward", epsilon=0.5).close()
+    ward.assign(weight=70.0).to_csv("ward.csv", index=False)
+    find = ["--epsilon", 1, "--bounds-epsilon", 0.8, "--ledger", ledger, "--categories", "sex=f,m"]
+    code, said = network(*PRIVATE, *find, "--classes", "no,yes")
+    assert code == 2
+    assert "cannot afford" in said
+    with Ledger.open(ledger, node=None) as book:
+        assert book.receipts() == 0
+
+
 def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network, ward, tmp_path):
     ledger = tmp_path / "site.ledger"
     Ledger.open(ledger, node="ward", epsilon=2.0).close()

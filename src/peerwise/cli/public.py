@@ -79,9 +79,10 @@ def found_bounds(
     features = tuple(Feature(n, "numeric") for n in wanted)
     x = read_each(table, Schema(features, ("a", "b"), table.target)).x
     bounds = dict(known.bounds)
+    share = epsilon / len(wanted)
     with Ledger.open(path, node=None) as ledger:
+        ledger.require_room(share, 0.0, None, [(None, None)] * len(wanted))
         for j, name in enumerate(wanted):  # a row is in every column: their costs add up
-            share = epsilon / len(wanted)
             bounds[name] = private_bounds(
                 x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'",
                 person_rows=rows,
