@@ -222,6 +222,7 @@ def test_with_a_budget_nothing_of_the_sample_is_in_the_charter(network, ward, tm
         (["--categories", "sex=f"], "two or more"),
         (["--bound", "rage=0:1", "--classes", "no,yes"], "unknown column 'rage'"),
         (["--bounds-epsilon", 0.1], "--ledger"),
+        (["--bounds-epsilon", "nan"], "--bounds-epsilon must be a finite number"),
         (["--epsilon", 0], "epsilon"),
         (["--classes", "no,yes", "--person", "sexx"], "did you mean 'sex'"),
         (["--classes", "no,yes", "--out", "none/c.toml"], "no folder none"),
