@@ -9,7 +9,7 @@ import pytest
 
 from federation import Alone, federation, run_all
 from peerwise import methods
-from peerwise.errors import BadData
+from peerwise.errors import BadData, BadSetting
 from peerwise.peer.learning import constant
 from peerwise.peer.signing import parted
 from peerwise.peer.store import Store
@@ -166,6 +166,16 @@ def test_a_charter_that_was_paid_for_in_another_state_says_so(tmp_path):
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(Overspent, match="released under this charter before, in another state"):
         run_all(fed.daemon("a"), seconds=10.0)
+
+
+def test_a_method_that_cannot_run_is_not_paid_for(tmp_path):
+    method = {"name": "private_crc", "rule": "data_size"}
+    budget = {"epsilon": 5.0, "delta": 1e-5}
+    fed = federation(tmp_path, PAIR, method, privacy={"epsilon": 5.0}, budget=budget)
+    with pytest.raises(BadSetting, match="the rule needs the size of a node's rows"):
+        run_all(fed.daemon("a"), seconds=10.0)
+    with fed.ledger("a") as site:
+        assert site.receipts() == 0
 
 
 def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):

@@ -152,6 +152,7 @@ class Plan:
                 raise BadSetting(
                     "a private method needs a privacy budget; add [budget] to the charter"
                 )
+            self.node(phase, agreed)  # a method that cannot run says so before anything is paid
             if self.learning.releases == "once":
                 released = self._released(ledger)
             elif self.learning.sealed:
