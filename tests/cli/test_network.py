@@ -222,6 +222,7 @@ def test_with_a_budget_nothing_of_the_sample_is_in_the_charter(network, ward, tm
         (["--categories", "sex=f"], "two or more"),
         (["--bound", "rage=0:1", "--classes", "no,yes"], "unknown column 'rage'"),
         (["--bounds-epsilon", 0.1], "--ledger"),
+        (["--bounds-epsilon", "nan"], "--bounds-epsilon must be a finite number"),
         (["--epsilon", 0], "epsilon"),
         (["--classes", "no,yes", "--person", "sexx"], "did you mean 'sex'"),
         (["--classes", "no,yes", "--out", "none/c.toml"], "no folder none"),
@@ -231,6 +232,18 @@ def test_wrong_public_knowledge_is_said_in_one_line(network, ward, options, says
     code, said = network(*PRIVATE, "--epsilon", 1, *options)
     assert code == 2
     assert says in said
+
+
+def test_bounds_of_some_columns_are_not_paid_for_where_others_do_not_fit(network, ward, tmp_path):
+    ledger = tmp_path / "site.ledger"
+    Ledger.open(ledger, node="ward", epsilon=0.5).close()
+    ward.assign(weight=70.0).to_csv("ward.csv", index=False)
+    find = ["--epsilon", 1, "--bounds-epsilon", 0.8, "--ledger", ledger, "--categories", "sex=f,m"]
+    code, said = network(*PRIVATE, *find, "--classes", "no,yes")
+    assert code == 2
+    assert "cannot afford" in said
+    with Ledger.open(ledger, node=None) as book:
+        assert book.receipts() == 0
 
 
 def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network, ward, tmp_path):

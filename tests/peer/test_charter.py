@@ -245,6 +245,24 @@ WRONG = [
          "epsilon = 2.0\nbound = 2.0", "[limits]", BUDGET.format(2.0, 0.0)),
         "privacy.bound is only for simulations",
     ),
+    (  # sums that overflow would tell how many rows there are
+        (*PRIVATE, "[limits]", BUDGET.format(2.0, 1e-5), "scale = 12.0", "scale = 1e-99"),
+        "in units of center and scale they are -5e+100 and 7e+100",
+    ),
+    (
+        (*PRIVATE, "[limits]", BUDGET.format(2.0, 1e-5), "center = 50.0", "center = 1e99"),
+        "bounds that differ",
+    ),
+    (
+        (*PRIVATE, "[limits]", BUDGET.format(2.0, 1e-5),
+         "epsilon = 2.0\n[budget]", "epsilon = 2.0\nperson_rows = 3\n[budget]"),
+        "no column says whose a row is",
+    ),
+    (
+        (*PRIVATE, "[limits]", BUDGET.format(2.0, 1e-5),
+         "epsilon = 2.0\n[budget]", 'epsilon = 2.0\nperson = "diagnosis"\n[budget]'),
+        "is also the target",
+    ),
     (
         (*PRIVATE, "[limits]",
          BUDGET.format(2.0, 1e-5).replace("[limits]", 'accountant = "rdp"\n[limits]')),

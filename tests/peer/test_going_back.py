@@ -112,7 +112,7 @@ def test_a_peer_that_is_far_back_catches_up_and_all_end(tmp_path, lose, caplog, 
 
 @pytest.mark.full
 def test_no_neighbour_is_told_a_round_twice_in_other_words(tmp_path, monkeypatch):
-    """Noise is drawn again after a backup, and what was said before stays what was said."""
+    """After a backup, what was said before stays what was said."""
     bodies = {}
 
     def spied(put_all):
@@ -222,6 +222,24 @@ def test_a_crash_before_anything_left_costs_nothing(tmp_path, site):
     store = opened(tmp_path / "state", site)
     assert store.lost == 1  # that one left
     store.close()
+
+
+def test_two_states_of_one_charter_do_not_draw_noise_for_one_charge(tmp_path, site):
+    one, other = opened(tmp_path / "one", site), opened(tmp_path / "other", site)
+    with pytest.raises(KeyError):
+        crash(one)
+    pay(other, 1.0)  # of its own: the first may have its noise on the disk, and go on with it
+    assert (site.receipts(), site.total().epsilon) == (2, 2.0)
+    other.close()
+    other = opened(tmp_path / "other", site)
+    assert (other.lost, other.ledger.total().epsilon) == (0, 1.0)
+    one.close()
+    one = opened(tmp_path / "one", site)
+    assert (one.lost, one.ledger.total().epsilon) == (1, 1.0)
+    with pytest.raises(Overspent):
+        pay(one, 1.0)
+    for store in one, other:
+        store.close()
 
 
 def test_a_ledger_that_went_back_is_found_out_by_its_own_peer(tmp_path):

@@ -7,9 +7,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import federation, run_all
+from federation import Alone, federation, run_all
 from peerwise import methods
-from peerwise.errors import BadData
+from peerwise.errors import BadData, BadSetting
 from peerwise.peer.learning import constant
 from peerwise.peer.signing import parted
 from peerwise.peer.store import Store
@@ -106,6 +106,19 @@ def test_private_crc_is_charged_for_every_round_and_never_more_than_the_budget(t
         assert daemon.plan._noise.draws == 6
 
 
+def test_private_crc_started_again_before_its_first_round_is_charged_once(tmp_path):
+    method = {"name": "private_crc", "lr": 0.05}
+    budget = {"epsilon": 6.0, "delta": 1e-5, "accountant": "pld"}
+    fed = federation(tmp_path, PAIR, method, rounds=3, privacy={"epsilon": 5.0}, budget=budget)
+    for _ in range(2):
+        begun = Alone(fed.daemon("a"))
+        assert begun.daemon.store.ledger.receipts() == 0  # it goes round by round
+        begun.close()
+    assert all(run_all(*(fed.daemon(n) for n in fed.charter.names)))
+    with fed.ledger("a") as site:
+        assert site.receipts() == 1
+
+
 def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
     method = {"name": "private_crc", "lr": 0.05}
     fed = federation(
@@ -121,6 +134,29 @@ def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
     assert charges(daemons[0])["epsilon"].tolist() == [5.0]
 
 
+@pytest.mark.parametrize("accountant", ["basic", "pld"])
+def test_a_state_put_back_draws_no_noise_for_rounds_that_had_some(tmp_path, accountant):
+    """One charge pays for one draw a round; another draw would tell more of the same rows."""
+    budget = {"epsilon": 6.0, "delta": 1e-5, "accountant": accountant}
+    method = {"name": "private_crc", "lr": 0.05}
+    fed = federation(tmp_path, PAIR, method, rounds=3, privacy={"epsilon": 5.0}, budget=budget)
+    begun = Alone(fed.daemon("a"))
+    begun.close()
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    assert all(run_all(*(fed.daemon(n) for n in fed.charter.names)))
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "backup", tmp_path / "a")
+    back = Alone(fed.daemon("a", noise=(noise := Counted())))
+    node, memory = back.daemon.node, back.daemon.memory
+    for t in range(3):
+        memory = node.step(memory, t, {})
+    assert (back.daemon.plan.drawn, noise.draws) == (3, 0)
+    back.daemon.plan.drawn = 2
+    node.step(memory, 2, {})
+    assert noise.draws == 1
+    back.close()
+
+
 def test_a_charter_that_was_paid_for_in_another_state_says_so(tmp_path):
     fed = federation(tmp_path, PAIR, GOSSIP, rounds=2, **SPENDS)
     daemons = [fed.daemon(n) for n in "ab"]
@@ -130,6 +166,16 @@ def test_a_charter_that_was_paid_for_in_another_state_says_so(tmp_path):
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(Overspent, match="released under this charter before, in another state"):
         run_all(fed.daemon("a"), seconds=10.0)
+
+
+def test_a_method_that_cannot_run_is_not_paid_for(tmp_path):
+    method = {"name": "private_crc", "rule": "data_size"}
+    budget = {"epsilon": 5.0, "delta": 1e-5}
+    fed = federation(tmp_path, PAIR, method, privacy={"epsilon": 5.0}, budget=budget)
+    with pytest.raises(BadSetting, match="the rule needs the size of a node's rows"):
+        run_all(fed.daemon("a"), seconds=10.0)
+    with fed.ledger("a") as site:
+        assert site.receipts() == 0
 
 
 def test_a_peer_that_cannot_pay_says_so_and_sends_nothing(tmp_path):

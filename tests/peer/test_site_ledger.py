@@ -1,5 +1,7 @@
 """The ledger of a site: neighbours see it go back, appended rows are a part, persons a unit."""
 
+from collections import Counter
+
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -282,6 +284,29 @@ def test_a_person_counts_with_the_first_rows_and_noise_covers_them(files):
         site_of(folder, appended=True)
     said = " ".join(what_leaves(charter))
     assert "for one person ('who', at most 2 rows of each)" in said
+
+
+@pytest.mark.parametrize("person", [None, "who"])
+def test_one_row_less_exchanges_no_rows_that_are_held_out(files, person):
+    """Before, without the first of alternating rows, all rows to learn from were others."""
+    folder, _, made = files
+    made(person=person, **({} if person is None else {"person_rows": 3}))
+    frame = pd.DataFrame({"age": [10.0, 80.0] * 30, "who": np.arange(60) // 3})
+    frame["ill"] = ["no", "yes"] * 30
+
+    def kept(rows):
+        rows.to_csv(folder / "rows.csv", index=False)
+        site = site_of(folder, held_out=0.5)
+        assert len(site.table.labels) + len(site.kept.labels) == len(rows)
+        x, y = site.plan().x, site.plan().y
+        return Counter(zip(x[:, 0].tolist(), y.tolist(), strict=True))
+
+    whole = kept(frame)
+    assert 15 <= whole.total() <= 45
+    for first in 0, 3, 30:
+        less = kept(frame.drop(index=range(first, first + (1 if person is None else 3))))
+        changed = (whole - less) + (less - whole)
+        assert changed.total() <= (1 if person is None else 3)
 
 
 def _model(charter):

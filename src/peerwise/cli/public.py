@@ -1,5 +1,6 @@
 """What a user says is public about columns, or finds out with noise."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ def check_ledger(epsilon: float | None, path: Path | None) -> None:
     """Refuse bounds to be found without a ledger, and a ledger without bounds to be found."""
     if epsilon is None and path is not None:
         raise BadSetting("--ledger is used only with --bounds-epsilon here; give both")
+    if epsilon is not None and not 0 < epsilon < math.inf:
+        raise BadSetting(
+            f"--bounds-epsilon must be a finite number greater than 0, got {epsilon:g}"
+        )
     if epsilon is not None and (path is None or not path.exists()):
         raise BadSetting(
             "--bounds-epsilon is charged to the ledger of the site that holds the sample's rows; "
@@ -79,9 +84,10 @@ def found_bounds(
     features = tuple(Feature(n, "numeric") for n in wanted)
     x = read_each(table, Schema(features, ("a", "b"), table.target)).x
     bounds = dict(known.bounds)
+    share = epsilon / len(wanted)
     with Ledger.open(path, node=None) as ledger:
+        ledger.require_room(share, 0.0, None, [(None, None)] * len(wanted))
         for j, name in enumerate(wanted):  # a row is in every column: their costs add up
-            share = epsilon / len(wanted)
             bounds[name] = private_bounds(
                 x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'",
                 person_rows=rows,

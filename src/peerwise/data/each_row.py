@@ -36,7 +36,8 @@ def read_each(table: Table, schema: Schema, words: Collection[str] = ()) -> Read
     x = np.empty((len(frame), len(schema.features)))
     for j, feature in enumerate(schema.features):
         x[:, j] = _cells(frame[feature.name], feature, words)
-    labels, _ = code(factorise(pd.Series(np.asarray(table.labels, object))), schema.classes)
+    known = factorise(pd.Series(np.asarray(table.labels, object)))
+    labels, _ = code(_with_points(known, schema.classes), schema.classes)
     y = np.where(np.isnan(labels), -1, labels).astype(np.int32)
     absent = np.isnan(x).sum(0)
     gaps = {f.name: int(k) for f, k in zip(schema.features, absent, strict=True) if k}
@@ -53,16 +54,34 @@ def _frame(table: Table) -> pd.DataFrame:
 
 
 def _cells(column: pd.Series, feature: Feature, words: Collection[str]) -> Array:
+    if column.dtype.kind == "M":
+        column = _dates(column, feature.categories)
     read = raw_column(feature.name, column)
     if feature.categories:
         if isinstance(read, Coded):
             read = without(read, [w for w in words if w not in feature.categories])
+            read = _with_points(read, feature.categories)
         return np.asarray(code(read, feature.categories)[0])
     if isinstance(read, Coded):  # each text by itself: no other says what its comma means
         texts = [{"False": "0", "True": "1"}.get(t, t) for t in read.texts]
         values = [np.nan if t in words else _number(t) for t in texts]
         read = np.array([*values, np.nan])[read.codes]
     return np.where(np.isfinite(read), read, np.nan)
+
+
+def _dates(column: pd.Series, categories: Collection[str]) -> pd.Series:
+    """Dates as texts, with the time of the day or not as the categories have it."""
+    whole = column.dt.strftime("%Y-%m-%d %H:%M:%S")
+    midnight = (column == column.dt.normalize()) & ~whole.isin(list(categories))
+    return whole.mask(midnight, column.dt.strftime("%Y-%m-%d")).astype(object)
+
+
+def _with_points(column: Coded, categories: Collection[str]) -> Coded:
+    """The texts that are numbers with a decimal point, also where another cell has one."""
+    texts = [
+        t if t in categories or np.isnan(_number(t)) else t.replace(",", ".") for t in column.texts
+    ]
+    return column._replace(texts=texts)
 
 
 def _number(text: str) -> float:

@@ -32,7 +32,7 @@ from peerwise.files import write_whole
 from peerwise.learner import Cell, World
 from peerwise.peer import described, terms
 from peerwise.peer.described import DESCRIPTION
-from peerwise.peer.own_rows import not_as_agreed, own_rows, rows_within
+from peerwise.peer.own_rows import apart_by_content, not_as_agreed, own_rows, rows_within
 from peerwise.peer.terms import BudgetTerms, FeatureTerms, LimitTerms, NodeTerms, PaceTerms, Terms
 
 
@@ -285,6 +285,13 @@ class Charter(Terms):
         if self.budget is not None:
             return rows_within(table, self.schema(), self.features, dtype, *self._within())
         return own_rows(table, self.schema(), self.features, self.limits, dtype, self.missing_words)
+
+    def apart(self, table: data.Table, share: float) -> np.ndarray:
+        """Which of a node's rows [m] are held out: evenly spaced ones, if no budget is to hold."""
+        if self.budget is not None and share:
+            return apart_by_content(table, self.schema(), share, *self._within())
+        i = np.arange(len(table.labels))
+        return np.floor((i + 1) * share) > np.floor(i * share)
 
     def odd_rows(self, table: data.Table) -> list[str]:
         """What of a node's rows is not as agreed and is taken all the same, in sentences."""

@@ -161,6 +161,8 @@ class Daemon:
         disk, store = self._keeping.run, self.store
         life, lives = await disk(store.live)
         self.computing.behind = store.behind
+        if store.site is not None:
+            self.plan.drawn = await disk(store.site.drawn)
         known = store.neighbours
         heads, kept, byes = [await disk(x) for x in (known.heads, store.progress, known.byes)]
         place = Place(0, 0)

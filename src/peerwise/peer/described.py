@@ -275,6 +275,16 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
     built = blank_model(cell["model"], schema)
     if built.entries is None or ("clip" in cell["method"] and not built.linear):
         raise BadSetting(f"{name} cannot add noise to the statistics of {model}; use naive_bayes")
+    if privacy["person"] is None and privacy["person_rows"] > 1:
+        raise BadSetting(
+            f"privacy.person_rows = {privacy['person_rows']} is how many rows of one person count, "
+            "but no column says whose a row is; give privacy.person, or remove person_rows"
+        )
+    if privacy["person"] == schema.target:
+        raise BadSetting(
+            f"privacy.person = '{privacy['person']}' is also the target; give the column that says "
+            "whose a row is"
+        )
     if privacy["person"] in [f.name for f in schema.features]:
         raise BadSetting(
             f"privacy.person = '{privacy['person']}' is also listed as a feature, but the model "

@@ -180,7 +180,9 @@ class Keeping:
         begins = outcome.agreed is not None
         with store.transaction():
             if done is not None and not begins:
-                self._plan.pay(wanted.place.phase, store.ledger)
+                self._plan.pay(phase, store.ledger)
+                if store.site is not None and self._plan.draws(phase):
+                    store.site.reached = t
             if begins:
                 store.set(agreed=json.dumps(outcome.agreed))
             if (used := self._plan.used_mask(phase, outcome.memory)) is not None:

@@ -1,5 +1,7 @@
 """A node's own rows as numbers, if they are what was agreed."""
 
+import hashlib
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -11,6 +13,7 @@ from peerwise.data.columns import where
 from peerwise.data.discreet import discreet
 from peerwise.data.each_row import read_each
 from peerwise.data.encode import not_one_of
+from peerwise.data.numbers import spell
 from peerwise.data.scaling import rescaled
 from peerwise.errors import BadData
 from peerwise.peer.terms import FeatureTerms, LimitTerms
@@ -148,6 +151,33 @@ def first_rows(table: data.Table, person: str, rows: int) -> data.Table:
         )
     kept = (frame.groupby(person, sort=False).cumcount() < rows).to_numpy()
     return table._replace(frame=frame[kept].reset_index(drop=True), labels=table.labels[kept])
+
+
+@discreet()
+def apart_by_content(
+    table: data.Table,
+    schema: data.Schema,
+    share: float,
+    words: Collection[str] = (),
+    person: tuple[str, int] | None = None,
+) -> np.ndarray:
+    """Which rows [m] are held out under a budget: by what is in a row, not by where it stands.
+
+    If rows were counted, one row less would exchange others behind it, and noise covers one row.
+    Equal rows (of a person, where there are persons) go by their number among each other.
+    """
+    read, whose = read_each(table, schema, words), [""] * len(table.labels)
+    if person is not None and isinstance(table.frame, pd.DataFrame) and person[0] in table.frame:
+        whose = [spell(one) for one in table.frame[person[0]]]
+    seen: Counter[bytes] = Counter()
+    places = np.empty(len(whose))
+    for i, (cells, label, who) in enumerate(zip(read.x, read.y, whose, strict=True)):
+        content = hashlib.sha256(cells.tobytes() + label.tobytes() + who.encode()).digest()
+        number = seen[content].to_bytes(8, "big")
+        seen[content] += 1
+        place = hashlib.sha256(content + number).digest()[:8]
+        places[i] = int.from_bytes(place, "big") / 2**64
+    return places < share
 
 
 def _within(x: np.ndarray, feature: FeatureTerms) -> None:

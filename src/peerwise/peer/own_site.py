@@ -76,7 +76,7 @@ class Site:
             raise BadSetting(
                 "--ledger, --site and --appended are for charters with a [budget]; leave them out"
             )
-        self.table, self.kept = _held_out(table, held_out)
+        self.table, self.kept = _held_out(table, self.charter.apart(table, held_out))
 
     def _parted(self, table: data.Table, appended: bool) -> data.Table:
         """The rows to learn from, once it is known which of them were released before."""
@@ -151,10 +151,8 @@ def mark_of(rows: Path, held_out: float, appended: bool) -> str:
     return f"{file}:{held_out:g}{':appended' if appended else ''}"
 
 
-def _held_out(table: data.Table, share: float) -> tuple[data.Table, data.Table | None]:
-    """Evenly spaced rows apart, to look at and never to learn from."""
-    i = np.arange(len(table.labels))
-    apart = np.floor((i + 1) * share) > np.floor(i * share)
+def _held_out(table: data.Table, apart: np.ndarray) -> tuple[data.Table, data.Table | None]:
+    """The rows to learn from, and those apart, to look at and never to learn from."""
     if not apart.any():
         return table, None
 

@@ -72,6 +72,7 @@ class Plan:
         self.phases = len(self.kinds)
         self._identity: Identity | None = None
         self._secret: bytes | None = None
+        self.drawn = 0  # the round before which noise was drawn, by a state that was put back
 
     def seal_with(self, identity: Identity | None, secret: bytes | None) -> None:
         """Have terms of sealed sums masked: who this node is, and the secret of its masks."""
@@ -151,6 +152,7 @@ class Plan:
                 raise BadSetting(
                     "a private method needs a privacy budget; add [budget] to the charter"
                 )
+            self.node(phase, agreed)  # a method that cannot run says so before anything is paid
             if self.learning.releases == "once":
                 released = self._released(ledger)
             elif self.learning.sealed:
@@ -175,9 +177,12 @@ class Plan:
 
     def pay(self, phase: int, ledger: Ledger | None) -> None:
         """Pay for what one more round tells, in the transaction that is open."""
-        each_round = self.learns(phase) and self.learning.releases == "each round"
-        if each_round and ledger is not None and ledger.accountant != "basic":
+        if self.draws(phase) and ledger is not None and ledger.accountant != "basic":
             self._charge(ledger, 1)
+
+    def draws(self, phase: int) -> bool:
+        """Whether noise is drawn in every round of a phase."""
+        return self.learns(phase) and self.learning.releases == "each round"
 
     def encoded(self, x: np.ndarray, agreed: Mapping[str, Any] | None) -> np.ndarray:
         """Rows in the charter's units as the model sees them."""
@@ -300,6 +305,8 @@ class Plan:
                 return np.asarray(phi(jnp.asarray(x, jnp.float64)))
 
         def adapt(state: State, shard: Shard, t: int) -> State:
+            if t < self.drawn:  # another draw about the same rows would be one more release
+                return state
             fitted = theta(state.value)
             own = np.where(np.asarray(shard.weight) > 0, np.asarray(shard.y), -1)
             # in double precision on a grid: in any other one row can do more than `clip`

@@ -63,20 +63,25 @@ class SiteBook:
     """What one state of a peer writes into the ledger of its site.
 
     `about` names the charter and the data; `parts` are the parts of the rows, none where they are
-    not known: then a charge counts for every row.
+    not known: then a charge counts for every row. `made` tells this state from others of the same
+    charter and data, which draw noise of their own.
     """
 
-    def __init__(self, ledger: Ledger, about: str, node: str, parts: Sequence[Part] = ()):
+    def __init__(
+        self, ledger: Ledger, about: str, node: str, parts: Sequence[Part] = (), made: str = ""
+    ):
         self.ledger, self._about, self._node, self._parts = ledger, about, node, parts
+        self._made = made
         self._unsettled: list[int] = []
         self.terms: list[str] = []  # of sealed sums, that are not noted yet
+        self.reached: int | None = None  # the round that noise was drawn up to, if not noted yet
 
     def charge(
         self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
         data: str, multiplier: float | None = None,
     ) -> None:  # fmt: skip
         """Pay for a release, or find that it was paid for and never left."""
-        about = {**parameters, "state": self._about, "node": self._node}
+        about = {**parameters, "state": self._about, "node": self._node, "made": self._made}
         with self.ledger.alone():
             if share_rows(self._parts, released(self.ledger)):
                 raise BadSetting(
@@ -108,6 +113,23 @@ class SiteBook:
         while self.terms:
             self.ledger.sent(self._mine()[0][0], self.terms[0])  # all sums are one charge
             self.terms.pop(0)
+        if self.reached is not None:
+            self.ledger.sent(self._mine()[0][0], f"{self._round}{self.reached}")
+            self.reached = None
+
+    def drawn(self) -> int:
+        """The round up to which this state, or a later one that it was put back from, drew noise.
+
+        0 where none is noted.
+        """
+        left = [to for i, _ in self._mine() for to in self.ledger.receivers(i)]
+        rounds = [to.removeprefix(self._round) for to in left if to.startswith(self._round)]
+        return max(map(int, rounds), default=0)
+
+    @property
+    def _round(self) -> str:
+        """How a note begins that says up to which round this state drew noise."""
+        return f"noise of the state of {self._made} up to round "
 
     def lacking(self, terms: set[str], key: str) -> list[str]:
         """The terms that left under a key and that a state lacks; what it has is noted."""
@@ -127,7 +149,10 @@ class SiteBook:
         Charges that the state has and that are not settled, because of a crash, are settled.
         """
         width = max(len(self._parts), 1)
-        charges = self._mine()[::width]  # one release is as many charges as there are parts
+        charges = [  # one release is as many charges as there are parts
+            (receipt, row) for receipt, row in self._mine()[::width]
+            if self.ledger.sends(receipt) or json.loads(row[1]).get("made") in (None, self._made)
+        ]  # fmt: skip
         known = ledger.receipts()
         if ledger.accountant != "basic" and known:  # its own ledger goes round by round
             known = len(charges)
@@ -135,13 +160,22 @@ class SiteBook:
             if not self.ledger.sends(receipt):
                 self._unsettled += range(receipt, receipt + width)
         self.settle()
-        lost = [row for receipt, row in charges[known:] if self.ledger.sends(receipt)]
+        lost = [
+            row for receipt, row in charges[known:]
+            if self.ledger.sends(receipt) and not self._is_paid_by_round(row, ledger)
+        ]  # fmt: skip
         for mechanism, text, epsilon, delta, multiplier, data, *_ in lost:
             ledger.charge(
                 mechanism, json.loads(text), epsilon, delta, data=data, multiplier=multiplier,
                 covered=True,
             )  # fmt: skip
         return len(lost)
+
+    def _is_paid_by_round(self, row: tuple[Any, ...], ledger: Ledger) -> bool:
+        """Whether a charge is this state's own for all rounds, and it pays for each by itself."""
+        about = json.loads(row[1])
+        own = about.get("made") == self._made
+        return own and "rounds" in about and ledger.accountant != "basic"
 
     def head(self) -> Head:
         """How the ledger stands."""

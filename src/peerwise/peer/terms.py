@@ -15,6 +15,7 @@ Whole = Annotated[int, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Value = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e100, le=1e100)]
 WEEK = 7 * 24 * 3600.0
+MOST_UNITS = 1e15  # of a bound from the center, if rows are released with noise
 ROWS = 10**12
 ROUNDS = 10**6  # more would take years; what a private method spends is found round by round
 MOST_NODES = 10_000  # and features, and classes: far more than any network has
@@ -76,6 +77,14 @@ class FeatureTerms(Terms):
             raise BadSetting(
                 f"a private release needs public bounds: give low and high of '{self.name}' in the "
                 "charter"
+            )
+        low, high = ((bound - self.center) / self.scale for bound in (self.low, self.high))
+        # sums of larger squares could overflow, which would tell how many rows there are
+        if not -MOST_UNITS <= low < high <= MOST_UNITS:
+            raise BadSetting(
+                f"feature '{self.name}': a private release needs bounds that differ and lie within "
+                f"{MOST_UNITS:g} units of the center, but in units of center and scale they are "
+                f"{low:g} and {high:g}; mend center and scale"
             )
         return self.low, self.high
 

@@ -40,7 +40,7 @@ class Store(File):
         self.lost = 0  # charges that only the site's ledger knew of
         self.behind = -1  # the last phase of which a term of a sealed sum left that is not here
         self.committed.append(self._settle_site)
-        self.undone.append(self._forget_terms)
+        self.undone.append(self._forget_notes)
         self.neighbours = Neighbours(self)
         self.inbox = Inbox(self, self.neighbours)
         self.quarantine = Quarantine(self, self.inbox, self.neighbours)
@@ -89,7 +89,8 @@ class Store(File):
             store.inbox.removes_files = True
             opening.require_same(store, store.about(), node, charter, data, differs)
             if ledger is not None and site is not None:
-                store.site = SiteBook(site, about_run(charter, data), node, parts)
+                made = store.about()["made"]
+                store.site = SiteBook(site, about_run(charter, data), node, parts, made)
                 store.site.check(store.about().get("ledger"))
                 store.lost = store.site.mend(ledger)
                 masks = store.rows("SELECT phase, round, hash FROM masks")
@@ -123,10 +124,11 @@ class Store(File):
         if self.site is not None:
             self.site.settle()
 
-    def _forget_terms(self) -> None:
+    def _forget_notes(self) -> None:
         """Nothing of a transaction that failed goes into the site's ledger."""
         if self.site is not None:
             self.site.terms.clear()
+            self.site.reached = None
 
     def about(self) -> dict[str, str]:
         """Whose file this is."""
