@@ -253,5 +253,37 @@ def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network
     assert code == 0, said
     with Ledger.open(ledger, node=None) as book:
         (entry,) = book.table()["parameters"]
-    assert entry["unit"] == "person of at most 3 rows"
+    assert entry["unit"] == "person ('who', at most 3 rows of each)"
     assert entry["scale"] == 3 / 0.5
+    # before, nothing said that 14 persons are too few, and that noise would hide the column
+    assert "column 'age': bounds -1e+06 to 1e+06 were found, with noise, the widest" in said
+    assert "--bound age=LOW:HIGH" in said
+
+
+def test_a_charter_that_would_show_identifiers_is_noted(network, tmp_path):
+    """Before, it listed all patients' names and said nothing."""
+    frame = pd.DataFrame({"patient": [f"P{i}" for i in range(40)], "age": [20.5, 31] * 20})
+    frame.assign(ill=["no", "yes", "yes", "no"] * 10).to_csv(tmp_path / "ward.csv", index=False)
+    base = ["new", "--data", "ward.csv", "--target", "ill", "--nodes", 3]
+    code, said = network(*base)
+    assert code == 0, said
+    assert "column 'patient' looks like an identifier" in said
+    assert "--column NAME=drop leaves a column out" in said
+    code, said = network(*base, "--column", "patient=drop", "--out", "again.toml")
+    assert "identifier" not in said
+
+
+def test_units_are_those_that_were_asked_for(network, ward, tmp_path):
+    """Before, --units was ignored where --epsilon was given."""
+    known = ["--epsilon", 1, "--classes", "no,yes", "--bound", "age=0:120"]
+    known = [*PRIVATE, *known, "--categories", "sex=f,m"]
+    code, said = network(*known, "--units", "agree")
+    assert code == 2
+    assert "exact sums" in said
+    code, said = network(*known, "--units", "gven")
+    assert code == 2
+    assert "units = 'gven'" in said
+    code, said = network(*known, "--units", "sealed", "--method", "sealed_nb")
+    assert code == 0, said
+    assert 'units = "sealed"' in (tmp_path / "charter.toml").read_text()
+    assert "from which center and scale follow" in said

@@ -25,6 +25,7 @@ from peerwise.peer.terms import ROUNDS, BudgetTerms, FeatureTerms, LimitTerms
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.composition import SLACK, Charge, composed
 from peerwise.privacy.design import default_delta
+from peerwise.privacy.ledger import unit_hidden
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.shares import bits_for, honest_members, least_members, shared_noise
 
@@ -284,9 +285,7 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
 def unit_of(cell: Cell) -> str:
     """What is hidden: whether one row, or one person, is there."""
     person, rows = cell["privacy"]["person"], cell["privacy"]["person_rows"]
-    if person is None:
-        return "row"
-    return f"person ('{person}', at most {rows} row{'s' if rows > 1 else ''} of each)"
+    return "row" if person is None else unit_hidden(rows, person)
 
 
 def spends(cell: Cell, limits: LimitTerms, budget: BudgetTerms) -> tuple[float, float]:

@@ -251,7 +251,7 @@ class Plan:
             exact, y, schema, epsilon=epsilon, delta=delta, bounds=bounds, ledger=ledger,
             mechanism=privacy["mechanism"], split=privacy["split"], person_rows=person_rows,
             model=self.cell["model"]["name"], noise=self._noise, data="statistics of all rows",
-            inside=True,
+            inside=True, person=privacy["person"],
         )  # fmt: skip
         noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))
         return constant(release.statistics.values, float(len(self.y)), epsilon, noise)
