@@ -91,6 +91,23 @@ def test_an_exported_model_predicts(left, peerwise, tmp_path):
     assert right.mean() > 0.3  # ten classes, six features, noise
 
 
+def test_a_private_model_predicts_rows_like_those_of_its_training(left, peerwise, tmp_path):
+    """Before, it refused empty cells, which in training had counted as the middle of the bounds."""
+    model = tmp_path / "m.safetensors"
+    peerwise("peer", "export", left.folder / "b", model)
+    name = str(left.test.frame.columns[0])
+    terms = left.charter.features[0]
+    low, high = terms.bounds()
+    for value, same in ((None, low + (high - low) / 2), (high + 1e6, high)):
+        told = []
+        for cell in (value, same):
+            left.test.frame.assign(**{name: cell}).to_csv(tmp_path / "new.csv", index=False)
+            code, said = peerwise("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p")
+            assert code == 0, said
+            told.append((tmp_path / "p").read_text())
+        assert told[0] == told[1]
+
+
 def test_a_dry_run_says_whether_the_ledger_has_room(left, peerwise, tmp_path):
     args = ["peer", "run", "--charter", left.folder / "charter.toml", "--node", "a",
             "--data", left.folder / "a.csv", "--state", tmp_path / "state",
