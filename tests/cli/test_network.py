@@ -150,7 +150,7 @@ NEW = ["new", "--data", "wine"]
         ([*NEW, "--nodes", "1"], "nodes"),
         ([*NEW, "--nodes", "3", "--topology", "rings"], "did you mean 'ring'"),
         ([*NEW, "--nodes", "3", "--method", "fedavg"], "needs a server"),
-        ([*NEW, "--nodes", "3", "--epsilon", "1"], "[privacy] is not used by crc"),
+        ([*NEW, "--nodes", "3", "--epsilon", "1"], "--epsilon needs a --method that adds noise"),
         ([*NEW, "--nodes", "3", "--net", "mlp"], "[net] is not used by crc"),
         ([*NEW, "--nodes", "3", "--topology", "tree"], "unknown topology 'tree'"),
         (["up", "--channel", "erasures"], "did you mean 'erasure'"),
@@ -271,6 +271,18 @@ def test_a_charter_that_would_show_identifiers_is_noted(network, tmp_path):
     assert "--column NAME=drop leaves a column out" in said
     code, said = network(*base, "--column", "patient=drop", "--out", "again.toml")
     assert "identifier" not in said
+
+
+def test_a_budget_for_a_method_without_noise_is_refused_by_the_options_name(network, ward):
+    """Before, it named a section of a file, and federated_nb, which peers do not offer."""
+    code, said = network(*PRIVATE[:-1], "crc", "--epsilon", 1)
+    assert code == 2
+    assert "--epsilon needs a --method that adds noise: " in said
+    assert "sealed_crc" in said
+    assert "federated_nb" not in said
+    code, said = network(*PRIVATE[:-1], "crc")
+    assert "use a private method (gossip_nb" in said
+    assert "sealed_crc, sealed_nb) with [privacy] epsilon" in said
 
 
 def test_units_are_those_that_were_asked_for(network, ward, tmp_path):

@@ -240,14 +240,18 @@ def check_cell(
         _check_noise(cell, schema)
         _check_budget(cell, limits, budget)
     elif budget is not None:
-        private = [
-            n for n, d in declared("method").items()
-            if d.traits.releases != "nothing" and offered(d, "peer")
-        ]  # fmt: skip
         raise BadSetting(
             f"[budget] promises privacy, but {name} as configured adds no noise; remove [budget], "
-            f"or use one of {', '.join(private)} with [privacy] epsilon"
+            f"or use one of {', '.join(private_methods())} with [privacy] epsilon"
         )
+
+
+def private_methods() -> list[str]:
+    """The methods of peers that can add noise and spend a budget."""
+    return [
+        n for n, d in declared("method").items()
+        if d.traits.releases != "nothing" and offered(d, "peer")
+    ]  # fmt: skip
 
 
 def _check_noise(cell: Cell, schema: Schema) -> None:

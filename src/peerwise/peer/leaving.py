@@ -5,7 +5,7 @@ import math
 from peerwise.learner.firsts import firsts
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise, spends, unit_of
+from peerwise.peer.described import adds_noise, private_methods, spends, unit_of
 from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
 
@@ -52,7 +52,7 @@ def _exact(charter: Charter) -> list[str]:
         )
     lines.append(
         "Nothing bounds what can be learnt about a person. For a bound use a private method "
-        "(gossip_nb, robust_nb, private_crc, sealed_nb) with [privacy] epsilon."
+        f"({', '.join(private_methods())}) with [privacy] epsilon."
     )
     return lines
 

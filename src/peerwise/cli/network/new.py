@@ -122,6 +122,8 @@ def new(
     from peerwise.cli.public import check_ledger, found_bounds, read_known, told_bounds, unbounded
     from peerwise.data import describe, load
     from peerwise.data.kinds import WORDS
+    from peerwise.declare import declared
+    from peerwise.peer.described import private_methods
     from peerwise.peer.drafting import draft
     from peerwise.privacy.design import default_delta
 
@@ -141,6 +143,11 @@ def new(
     lines: list[str] = []
     public = public or not Path(data).exists()  # a name is that of a published data set
     if epsilon is not None:
+        if method in declared("method") and method not in private_methods():
+            raise BadSetting(
+                f"--epsilon needs a --method that adds noise: {', '.join(private_methods())}; "
+                f"{method} adds none"
+            )
         unit = {"person": person, "person_rows": person_rows}
         description["privacy"] = {"epsilon": epsilon, **unit}
         budget = {"epsilon": epsilon, "delta": default_delta(rows)}
