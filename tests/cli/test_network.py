@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from helpers import command, in_words
+from peerwise.cli.public import told_bounds
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import load_identity
 from peerwise.privacy import Ledger
@@ -255,9 +256,15 @@ def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network
         (entry,) = book.table()["parameters"]
     assert entry["unit"] == "person ('who', at most 3 rows of each)"
     assert entry["scale"] == 3 / 0.5
-    # before, nothing said that 14 persons are too few, and that noise would hide the column
-    assert "column 'age': bounds -1e+06 to 1e+06 were found, with noise, the widest" in said
-    assert "--bound age=LOW:HIGH" in said
+    assert "were found, with noise" in said
+
+
+def test_bounds_that_noise_made_useless_are_said_to_be():
+    """Before, nothing said so, and noise hid the column in the training."""
+    wide, right = told_bounds(["age", "crp"], {"age": (-1e6, 1e6), "crp": (0.5, 30.0)})
+    assert "column 'age': bounds -1e+06 to 1e+06 were found, with noise, the widest" in wide
+    assert "--bound age=LOW:HIGH" in wide
+    assert right == "column 'crp': bounds 0.5 to 30 were found, with noise"
 
 
 def test_a_charter_that_would_show_identifiers_is_noted(network, tmp_path):
