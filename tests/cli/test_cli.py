@@ -309,6 +309,25 @@ def test_a_ledger_is_shown_and_belongs_to_its_node(tmp_path):
     assert isinstance(other.exception, BadFile)
 
 
+def test_a_ledger_says_how_its_releases_add_up(tmp_path):
+    """Before, two releases of 1 were shown with .84 spent, and nothing said why."""
+    path = tmp_path / "ward.ledger"
+    made = CliRunner().invoke(app, ["ledger", str(path), "--new", "ward"])
+    assert "give --epsilon" in str(made.exception)
+    sizes = ["--epsilon", "3", "--delta", "1e-4"]
+    made = CliRunner().invoke(app, ["ledger", str(path), "--new", "ward", *sizes])
+    assert made.exit_code == 0, made.output
+    assert "added up" not in made.output
+    with Ledger.open(path, node="ward") as ledger:
+        for part in ("0 to 40", "40 to 60"):
+            ledger.charge("laplace", {}, 0.5, data="all rows", group="rows", part=part)
+    said = " ".join(CliRunner().invoke(app, ["ledger", str(path)]).output.split())
+    assert "rows 0 to 40" in said
+    assert "rows 40 to 60" in said
+    assert "different parts of the rows cost as much as the largest" in said
+    assert "added up by privacy loss distributions (pld)" in said
+
+
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_ctrl_c_ends_a_run_with_one_line_and_the_same_command_goes_on(tmp_path, workers):
     (tmp_path / "long.toml").write_text(

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from helpers import command, in_words
+from peerwise.cli.public import told_bounds
 from peerwise.peer.charter import Charter
 from peerwise.peer.identity import load_identity
 from peerwise.privacy import Ledger
@@ -150,7 +151,7 @@ NEW = ["new", "--data", "wine"]
         ([*NEW, "--nodes", "1"], "nodes"),
         ([*NEW, "--nodes", "3", "--topology", "rings"], "did you mean 'ring'"),
         ([*NEW, "--nodes", "3", "--method", "fedavg"], "needs a server"),
-        ([*NEW, "--nodes", "3", "--epsilon", "1"], "[privacy] is not used by crc"),
+        ([*NEW, "--nodes", "3", "--epsilon", "1"], "--epsilon needs a --method that adds noise"),
         ([*NEW, "--nodes", "3", "--net", "mlp"], "[net] is not used by crc"),
         ([*NEW, "--nodes", "3", "--topology", "tree"], "unknown topology 'tree'"),
         (["up", "--channel", "erasures"], "did you mean 'erasure'"),
@@ -266,5 +267,55 @@ def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network
     assert code == 0, said
     with Ledger.open(ledger, node=None) as book:
         (entry,) = book.table()["parameters"]
-    assert entry["unit"] == "person of at most 3 rows"
+    assert entry["unit"] == "person ('who', at most 3 rows of each)"
     assert entry["scale"] == 3 / 0.5
+    assert "were found, with noise" in said
+
+
+def test_bounds_that_noise_made_useless_are_said_to_be():
+    """Before, nothing said so, and noise hid the column in the training."""
+    wide, right = told_bounds(["age", "crp"], {"age": (-1e6, 1e6), "crp": (0.5, 30.0)})
+    assert "column 'age': bounds -1e+06 to 1e+06 were found, with noise, the widest" in wide
+    assert "--bound age=LOW:HIGH" in wide
+    assert right == "column 'crp': bounds 0.5 to 30 were found, with noise"
+
+
+def test_a_charter_that_would_show_identifiers_is_noted(network, tmp_path):
+    """Before, it listed all patients' names and said nothing."""
+    frame = pd.DataFrame({"patient": [f"P{i}" for i in range(40)], "age": [20.5, 31] * 20})
+    frame.assign(ill=["no", "yes", "yes", "no"] * 10).to_csv(tmp_path / "ward.csv", index=False)
+    base = ["new", "--data", "ward.csv", "--target", "ill", "--nodes", 3]
+    code, said = network(*base)
+    assert code == 0, said
+    assert "column 'patient' looks like an identifier" in said
+    assert "--column NAME=drop leaves a column out" in said
+    code, said = network(*base, "--column", "patient=drop", "--out", "again.toml")
+    assert "identifier" not in said
+
+
+def test_a_budget_for_a_method_without_noise_is_refused_by_the_options_name(network, ward):
+    """Before, it named a section of a file, and federated_nb, which peers do not offer."""
+    code, said = network(*PRIVATE[:-1], "crc", "--epsilon", 1)
+    assert code == 2
+    assert "--epsilon needs a --method that adds noise: " in said
+    assert "sealed_crc" in said
+    assert "federated_nb" not in said
+    code, said = network(*PRIVATE[:-1], "crc")
+    assert "use a private method (gossip_nb" in said
+    assert "sealed_crc, sealed_nb) with [privacy] epsilon" in said
+
+
+def test_units_are_those_that_were_asked_for(network, ward, tmp_path):
+    """Before, --units was ignored where --epsilon was given."""
+    known = ["--epsilon", 1, "--classes", "no,yes", "--bound", "age=0:120"]
+    known = [*PRIVATE, *known, "--categories", "sex=f,m"]
+    code, said = network(*known, "--units", "agree")
+    assert code == 2
+    assert "exact sums" in said
+    code, said = network(*known, "--units", "gven")
+    assert code == 2
+    assert "units = 'gven'" in said
+    code, said = network(*known, "--units", "sealed", "--method", "sealed_nb")
+    assert code == 0, said
+    assert 'units = "sealed"' in (tmp_path / "charter.toml").read_text()
+    assert "from which center and scale follow" in said

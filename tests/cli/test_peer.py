@@ -1,8 +1,10 @@
 """The commands of one peer, on the states that a small federation has left."""
 
 import json
+import shutil
 import socket
 import urllib.request
+from contextlib import closing
 
 import networkx as nx
 import pandas as pd
@@ -14,6 +16,7 @@ from peerwise.peer import serve as serving
 from peerwise.peer.local import free_ports
 from peerwise.peer.meters import Meters
 from peerwise.peer.own_site import load_rows
+from peerwise.peer.store import Store
 from peerwise.privacy import Ledger
 
 PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
@@ -49,6 +52,16 @@ def test_status_says_how_a_peer_stands(left, peerwise):
     assert code == 0
     assert "20 of 20, done" in said
     assert "epsilon 2000 of 5000 spent" in said
+
+
+def test_status_says_which_rows_the_error_is_of(left, peerwise, tmp_path):
+    """Before, it said that held-out rows were the peer's own, as those that it learns from."""
+    said = peerwise("peer", "status", left.folder / "a")[1]
+    assert "error on own rows" in said
+    shutil.copytree(left.folder / "a", tmp_path / "a")
+    with closing(Store.look(tmp_path / "a", write=True)) as store, store.transaction():
+        store.set(held_out="7")
+    assert "error on 7 held-out rows" in peerwise("peer", "status", tmp_path / "a")[1]
 
 
 def test_the_outbox_lists_letters_and_shows_one(left, peerwise, tmp_path):
@@ -89,6 +102,23 @@ def test_an_exported_model_predicts(left, peerwise, tmp_path):
     right = told["predicted"].astype(str).to_numpy() == left.test.labels
     assert len(told) == len(left.test.labels)
     assert right.mean() > 0.3  # ten classes, six features, noise
+
+
+def test_a_private_model_predicts_rows_like_those_of_its_training(left, peerwise, tmp_path):
+    """Before, it refused empty cells, which in training had counted as the middle of the bounds."""
+    model = tmp_path / "m.safetensors"
+    peerwise("peer", "export", left.folder / "b", model)
+    name = str(left.test.frame.columns[0])
+    terms = left.charter.features[0]
+    low, high = terms.bounds()
+    for value, same in ((None, low + (high - low) / 2), (high + 1e6, high)):
+        told = []
+        for cell in (value, same):
+            left.test.frame.assign(**{name: cell}).to_csv(tmp_path / "new.csv", index=False)
+            code, said = peerwise("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p")
+            assert code == 0, said
+            told.append((tmp_path / "p").read_text())
+        assert told[0] == told[1]
 
 
 def test_a_dry_run_says_whether_the_ledger_has_room(left, peerwise, tmp_path):

@@ -14,6 +14,7 @@ from peerwise.peer.learning import constant
 from peerwise.peer.signing import parted
 from peerwise.peer.store import Store
 from peerwise.privacy import Overspent, Tape, vetted
+from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.shards import pack
 from peerwise.simulate import simulate
 
@@ -132,6 +133,9 @@ def test_private_crc_with_the_basic_accountant_is_paid_for_at_once(tmp_path):
     daemons = [fed.daemon(n) for n in fed.charter.names]
     assert all(run_all(*daemons))
     assert charges(daemons[0])["epsilon"].tolist() == [5.0]
+    with fed.ledger("a") as site:  # by which a site composes it with others, if it does
+        ((_, _, epsilon, delta, multiplier, *_),) = site.paid()
+    assert multiplier == gaussian_sigma(1.0, epsilon, delta)
 
 
 @pytest.mark.parametrize("accountant", ["basic", "pld"])

@@ -5,6 +5,7 @@ import pytest
 
 from federation import federation
 from peerwise.errors import BadSetting
+from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
 from peerwise.peer.leaving import what_leaves
 
@@ -69,6 +70,15 @@ def test_noise_that_could_overflow_whatever_a_row_adds(tmp_path):
     method = {"name": "sealed_crc", "releases": 64, "clip": 0.999}
     with pytest.raises(BadSetting, match=r"the charter: .* overflow"):
         federation(tmp_path, TREE, method, limits={"rows": 100}, **tiny)
+
+
+def test_so_few_rounds_that_no_sum_may_come_about_are_warned_of(tmp_path):
+    """Before, nothing said so: the budget was spent, and every prediction was a half."""
+    charter = federation(tmp_path, TREE, NB, rounds=6, **SPENDS).charter
+    (said,) = [line for line in what_leaves(charter) if line.startswith("Warning")]
+    assert "can take 7 rounds, and there are 6" in said
+    enough = charter.text().replace("rounds = 6", "rounds = 7")
+    assert "Warning" not in " ".join(what_leaves(Charter.parse(enough)))
 
 
 def test_what_leaves_says_on_whom_it_relies(tmp_path):

@@ -142,6 +142,17 @@ def test_a_site_whose_file_has_empty_cells_takes_part_under_a_budget(files):
     assert site.ledger.total().epsilon == 1.0
 
 
+def test_the_ledger_names_persons_also_where_one_row_of_each_counts(files):
+    """Before, its entry said that one row is hidden."""
+    folder, _, made = files
+    made(person="who")
+    site = site_of(folder)
+    _begin(site.plan(), site)
+    assert site.ledger.table()["parameters"].iloc[0]["unit"] == (
+        "person ('who', at most 1 row of each)"
+    )
+
+
 def test_appended_rows_have_a_budget_of_their_own(files):
     folder, frame, _ = files
     first = site_of(folder)

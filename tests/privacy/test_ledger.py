@@ -24,7 +24,8 @@ def pay(ledger, epsilon, **others):
 def test_charges_add_up_to_the_budget_and_no_further(path):
     with Ledger.open(path, node="a", epsilon=0.3) as ledger:
         assert [pay(ledger, 0.1) for _ in range(3)] == [1, 2, 3]  # 0.1 + 0.1 + 0.1 > 0.3
-        with pytest.raises(Overspent, match=r"spent 0.3 .* of 0.3 .* left 0 "):
+        said = r"is epsilon 0.3, .* spent epsilon 0.3, .* left epsilon 0, "
+        with pytest.raises(Overspent, match=said):
             pay(ledger, 0.01)
         assert len(ledger.table()) == 3
         assert ledger.total().epsilon == pytest.approx(0.3)
@@ -44,12 +45,23 @@ def test_a_refusal_says_what_is_spent_asked_and_left_and_records_nothing(path):
         pay(ledger, 0.75)
         with pytest.raises(Overspent) as refused:
             pay(ledger, 0.5)
-        for text in ("ward 3", "epsilon 0.5", "spent 0.75", "of 1 ", "left 0.25"):
+        for text in ("ward 3", "epsilon 0.5", "spent epsilon 0.75", "is epsilon 1,",
+                     "left epsilon 0.25", "cost epsilon 1.25"):  # fmt: skip
             assert text in str(refused.value)
         assert ledger.total() == (0.75, 0.0)
         with pytest.raises(Overspent):  # delta is a budget too
             pay(ledger, 0.1, delta=1e-9)
         pay(ledger, 0.25)
+
+
+def test_a_refusal_for_want_of_delta_says_so(path):
+    """Before, it said that an epsilon of inf was needed."""
+    with Ledger.open(path, node="a", epsilon=3.0, delta=1e-5, accountant="pld") as ledger:
+        pay(ledger, 1.0, delta=1e-5)
+        with pytest.raises(Overspent) as refused:
+            pay(ledger, 1.0, delta=1e-5)
+        assert "a delta above 1e-05 whatever epsilon is" in str(refused.value)
+        assert "inf" not in str(refused.value)
 
 
 def test_disjoint_parts_cost_as_much_as_the_dearest(path):

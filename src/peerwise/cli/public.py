@@ -90,6 +90,24 @@ def found_bounds(
         for j, name in enumerate(wanted):  # a row is in every column: their costs add up
             bounds[name] = private_bounds(
                 x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'",
-                person_rows=rows,
+                person_rows=rows, person=None if person is None else person[0],
             )  # fmt: skip
     return known._replace(bounds=bounds)
+
+
+def told_bounds(wanted: Sequence[str], bounds: Mapping[str, tuple[float, float]]) -> list[str]:
+    """What bounds were found, in sentences; some are so wide that noise hid the numbers."""
+    from peerwise.privacy.bounds import LARGEST
+
+    lines = []
+    for name in wanted:
+        low, high = bounds[name]
+        line = f"column '{name}': bounds {low:g} to {high:g} were found, with noise"
+        if high - low >= 2 * LARGEST:
+            line += (
+                ", the widest that there are: the sample has too few rows for this epsilon. In "
+                "the training noise will then hide the column; give --bound "
+                f"{name}=LOW:HIGH or --column {name}=drop"
+            )
+        lines.append(line)
+    return lines

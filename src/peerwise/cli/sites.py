@@ -99,7 +99,8 @@ def predict(
     """Predict the class of every row of a file, with the probability of each class.
 
     Categories are compared as text, exactly as in the file. A model of statistics integrates out
-    empty cells and categories that it does not know; a model that allows no gaps refuses them.
+    empty cells and categories that it does not know; a model that allows no gaps refuses them, but
+    for one that was learnt under a privacy budget: there cells count as they did in training.
     """
     from dataclasses import replace
 
@@ -116,8 +117,7 @@ def predict(
     words = missing_word or []
     if is_model(model):
         learnt = load_model(model, allow or ())
-        words = [*words, *learnt.charter.missing_words]
-        x, unknown = read_rows(frame, learnt.charter.schema(), words, str(rows))
+        x, unknown = learnt.read(frame, words, str(rows))
         log_prob, classes = learnt.of_rows(x), learnt.classes
     else:
         statistics = Statistics.load(model)
@@ -134,6 +134,9 @@ def predict(
     counts = predictions["predicted"].value_counts().to_dict()
     listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
     console.print(f"{len(predictions)} rows ({escape(listed)}) in [bold]{escape(str(out))}[/]")
+
+
+_ACCOUNTANTS = {"pld": "privacy loss distributions (pld)", "rdp": "Rényi divergences (rdp)"}
 
 
 def ledger(
@@ -170,6 +173,8 @@ def ledger(
     if new is not None:
         if file.exists():
             raise BadSetting(f"{file} is there already, and its budget cannot change")
+        if epsilon is None:
+            raise BadSetting("a new ledger needs the site's cap: give --epsilon, and --delta too")
         how = accountant or ("pld" if delta > 0 else "basic")
         Ledger.open(file, node=new, epsilon=epsilon, delta=delta, accountant=how).close()
     elif epsilon is not None or delta or accountant is not None:
@@ -178,7 +183,7 @@ def ledger(
         raise BadSetting(f"there is no ledger {file}; --new SITE creates one")
     with Ledger.open(file, node=node) as opened:
         rows, spent, left = opened.table(), opened.total(), opened.left()
-        budget, name = opened.budget, opened.node
+        budget, name, accountant = opened.budget, opened.node, opened.accountant
     console.print(_releases(rows, name))
     for receipt, line in rows.iterrows() if details else ():
         given: dict[str, object] = {**line["parameters"], "time": str(line["time"])[:19]}
@@ -187,6 +192,13 @@ def ledger(
         console.print(escape(f"{receipt}: {facts}"))
     for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
         console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")
+    if rows["part"].nunique() > 1:
+        console.print("Releases about different parts of the rows cost as much as the largest.")
+    if accountant != "basic" and len(rows):
+        console.print(
+            f"Releases are added up by {_ACCOUNTANTS[accountant]}: spent is what all of them "
+            "together cost at the whole delta, never more than their sum."
+        )
 
 
 def _releases(rows: Any, name: str) -> Table:
@@ -200,5 +212,6 @@ def _releases(rows: Any, name: str) -> Table:
     for line in rows.itertuples():
         cost = f"{line.epsilon:.4g}", f"{line.delta:.2g}", str(line.sent)
         day = str(line.time)[:10]
-        table.add_row(str(line.Index), day, escape(line.mechanism), *cost, escape(line.data))
+        about = line.data if line.part is None else f"{line.data}, {line.group} {line.part}"
+        table.add_row(str(line.Index), day, escape(line.mechanism), *cost, escape(about))
     return table

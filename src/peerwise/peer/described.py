@@ -25,6 +25,7 @@ from peerwise.peer.terms import ROUNDS, BudgetTerms, FeatureTerms, LimitTerms
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.composition import SLACK, Charge, composed
 from peerwise.privacy.design import default_delta
+from peerwise.privacy.ledger import unit_hidden
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.shares import bits_for, shared_noise
 
@@ -240,14 +241,18 @@ def check_cell(
         _check_noise(cell, schema)
         _check_budget(cell, limits, budget)
     elif budget is not None:
-        private = [
-            n for n, d in declared("method").items()
-            if d.traits.releases != "nothing" and offered(d, "peer")
-        ]  # fmt: skip
         raise BadSetting(
             f"[budget] promises privacy, but {name} as configured adds no noise; remove [budget], "
-            f"or use one of {', '.join(private)} with [privacy] epsilon"
+            f"or use one of {', '.join(private_methods())} with [privacy] epsilon"
         )
+
+
+def private_methods() -> list[str]:
+    """The methods of peers that can add noise and spend a budget."""
+    return [
+        n for n, d in declared("method").items()
+        if d.traits.releases != "nothing" and offered(d, "peer")
+    ]  # fmt: skip
 
 
 def _check_noise(cell: Cell, schema: Schema) -> None:
@@ -295,9 +300,7 @@ def _check_noise(cell: Cell, schema: Schema) -> None:
 def unit_of(cell: Cell) -> str:
     """What is hidden: whether one row, or one person, is there."""
     person, rows = cell["privacy"]["person"], cell["privacy"]["person_rows"]
-    if person is None:
-        return "row"
-    return f"person ('{person}', at most {rows} row{'s' if rows > 1 else ''} of each)"
+    return "row" if person is None else unit_hidden(rows, person)
 
 
 def spends(cell: Cell, limits: LimitTerms, budget: BudgetTerms) -> tuple[float, float]:

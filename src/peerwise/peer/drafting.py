@@ -61,7 +61,8 @@ def draft(
     if budget is not None and not public:
         return _drafted(
             table, graph, description, known or Known(), name=name, addresses=addresses,
-            columns=columns, words=words, missing=missing, pace=pace, limits=limits, budget=budget,
+            units=units, columns=columns, words=words, missing=missing, pace=pace, limits=limits,
+            budget=budget,
         )  # fmt: skip
     encoded = data.encode(table, typing=typing, columns=columns, words=words)
     schema = encoded.schema
@@ -107,7 +108,7 @@ def _nodes(graph: nx.Graph, addresses: Mapping[str, str]) -> dict[str, Any]:
 
 def _drafted(
     table: data.Table, graph: nx.Graph, description: Mapping[str, Any], known: Known, *,
-    name: str, addresses: Mapping[str, str] | None, columns: Mapping[str, str] | None,
+    name: str, addresses: Mapping[str, str] | None, units: str, columns: Mapping[str, str] | None,
     words: Collection[str], missing: bool | None, pace: Mapping[str, Any] | None,
     limits: Mapping[str, Any] | None, budget: Mapping[str, Any],
 ) -> Charter:  # fmt: skip
@@ -145,7 +146,7 @@ def _drafted(
         features.append(one)
     raw = {
         "name": name, "target": table.target, "classes": list(known.classes),
-        "missing": bool(missing), "missing_words": list(words), "units": "given",
+        "missing": bool(missing), "missing_words": list(words), "units": units,
         "features": features, **description, "pace": dict(pace or {}), "budget": dict(budget),
         "limits": dict(limits or {}), "nodes": _nodes(graph, addresses or {}),
     }  # fmt: skip

@@ -2,10 +2,12 @@
 
 import math
 
+import networkx as nx
+
 from peerwise.learner.firsts import firsts
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise, spends, unit_of
+from peerwise.peer.described import adds_noise, private_methods, spends, unit_of
 from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
 
@@ -52,7 +54,7 @@ def _exact(charter: Charter) -> list[str]:
         )
     lines.append(
         "Nothing bounds what can be learnt about a person. For a bound use a private method "
-        "(gossip_nb, robust_nb, private_crc, sealed_nb) with [privacy] epsilon."
+        f"({', '.join(private_methods())}) with [privacy] epsilon."
     )
     return lines
 
@@ -108,6 +110,7 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
         _masked(charter),
         *_first(charter),
+        *_too_short(charter),
         "All nodes know the sum over all nodes, with its noise. Nobody can be "
         f"sure whether one {unit.partition(' ')[0]} is here: whatever they conclude is at most "
         f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
@@ -115,6 +118,17 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"That relies on others: if fewer than {honest} nodes are honest, there is less noise "
         "than stated here. Not covered: that this site takes part, several rows of one person, "
         "and what is known from elsewhere.",
+    ]
+
+
+def _too_short(charter: Charter) -> list[str]:
+    """That so few rounds may end before the first sum, which is paid for all the same."""
+    needed = 3 * nx.diameter(charter.graph()) + 1
+    if charter.rounds >= needed:
+        return []
+    return [
+        f"Warning: a sum over this graph can take {needed} rounds, and there are {charter.rounds}. "
+        "If none comes about, nothing is learnt, and the budget is spent; set [run] rounds higher."
     ]
 
 

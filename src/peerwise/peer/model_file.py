@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +15,12 @@ from safetensors import SafetensorError, safe_open
 from peerwise import runtime
 from peerwise.checkpoint import named_leaves
 from peerwise.core import Tree
-from peerwise.data.encode import encode_rows
+from peerwise.data.encode import Unknown, read_rows
 from peerwise.errors import BadFile, PeerwiseError
 from peerwise.files import BROKEN, one_line, read_tensors, warn_unhashed, write_tensors
 from peerwise.peer.charter import Charter
 from peerwise.peer.learning import Learning
+from peerwise.peer.own_rows import moved_within
 
 KIND = "peerwise-model"
 VERSION = "2"
@@ -38,8 +40,22 @@ class Learnt(NamedTuple):
 
     def log_proba(self, frame: pd.DataFrame) -> np.ndarray:
         """log p(y | x) [m, c] of rows in the units of the data; columns go by name."""
-        charter = self.charter
-        return self.of_rows(encode_rows(frame, charter.schema(), charter.missing_words))
+        return self.of_rows(self.read(frame)[0])
+
+    def read(
+        self, frame: pd.DataFrame, words: Collection[str] = (), name: str = "the rows"
+    ) -> tuple[np.ndarray, tuple[Unknown, ...]]:
+        """Rows in the charter's units, and columns with categories that the charter lacks.
+
+        `words` mean missing, besides the charter's; `name` is what errors call the rows. Under a
+        budget cells count as they did when the model was learnt: none is refused.
+        """
+        schema, words = self.charter.schema(), [*words, *self.charter.missing_words]
+        if self.charter.budget is None:
+            return read_rows(frame, schema, words, name)
+        plain = tuple(replace(f, center=0.0, scale=1.0) for f in schema.features)
+        x, unknown = read_rows(frame, replace(schema, features=plain, missing=True), words, name)
+        return moved_within(x, schema, self.charter.features), unknown
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """The same of rows in the charter's units."""

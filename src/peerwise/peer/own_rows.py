@@ -79,6 +79,17 @@ def rows_within(
     x, y = read.x[read.y >= 0], read.y[read.y >= 0]
     if not len(y):
         x, y = np.full((1, len(features)), np.nan), np.full(1, -1, np.int32)
+    return moved_within(x, schema, features).astype(dtype), y
+
+
+def moved_within(
+    x: np.ndarray, schema: data.Schema, features: Sequence[FeatureTerms]
+) -> np.ndarray:
+    """Rows in the charter's units [m, d], of rows in the units of a file, as a budget takes them.
+
+    Numbers are moved into their bounds; NaN is filled unless cells may be missing.
+    """
+    x = x.copy()
     for j, feature in enumerate(features):
         if feature.kind == "categorical":
             filled = -1.0
@@ -90,7 +101,7 @@ def rows_within(
             x[np.isnan(x[:, j]), j] = filled
     center = np.array([f.center for f in schema.features])
     scale = np.array([f.scale for f in schema.features])
-    return rescaled(x, center, scale).astype(dtype), y
+    return rescaled(x, center, scale)
 
 
 @discreet()
@@ -111,8 +122,8 @@ def not_as_agreed(
         table = first_rows(table, *person)
         if more := rows - len(table.labels):
             lines.append(
-                f"{more} rows count nowhere: of one person ('{person[0]}') the first {person[1]} "
-                "count"
+                f"{more} of {rows} rows count nowhere: of each person ('{person[0]}') only the "
+                f"first {'row counts' if person[1] == 1 else f'{person[1]} rows count'}"
             )
     read = read_each(table, schema, words)
     if unknown := int((read.y < 0).sum()):

@@ -256,7 +256,7 @@ class Plan:
             exact, y, schema, epsilon=epsilon, delta=delta, bounds=bounds, ledger=ledger,
             mechanism=privacy["mechanism"], split=privacy["split"], person_rows=person_rows,
             model=self.cell["model"]["name"], noise=self._noise, data="statistics of all rows",
-            inside=True,
+            inside=True, person=privacy["person"],
         )  # fmt: skip
         noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))
         return constant(release.statistics.values, float(len(self.y)), epsilon, noise)
@@ -271,7 +271,8 @@ class Plan:
         epsilon, delta, _ = self._privacy
         about = {"rounds": rounds, "clip": self.cell["method"]["clip"]}
         about["unit"] = unit_of(self.cell)
-        what, each = "updates of all rounds", None
+        # as one release with Gaussian noise, which a site's ledger may compose with others
+        what, each = "updates of all rounds", self._multiplier() / math.sqrt(rounds)
         one = ledger.accountant != "basic"
         if one:
             what, each = "update of a round", self._multiplier()

@@ -48,6 +48,7 @@ class Status(NamedTuple):
     silent: float = 0.0  # seconds for which that process has given no sign of life
     waiting: tuple[str, ...] = ()  # neighbours that have no letter here for the next round
     unit: str | None = None  # what the budget hides: a row or a person
+    held_out: int = 0  # rows that errors are measured on; 0: those it learns from
 
     @property
     def done(self) -> bool:
@@ -81,6 +82,7 @@ def status(folder: str | Path) -> Status | None:
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
         when, *running(folder), waiting, _unit(Charter.parse(about["text"])),
+        int(about.get("held_out", 0)),
     )  # fmt: skip
 
 

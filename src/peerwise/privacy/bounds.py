@@ -10,6 +10,7 @@ from peerwise.privacy.budget import check_epsilon
 from peerwise.privacy.ledger import Ledger, unit_hidden
 from peerwise.privacy.mechanism import Noise, vetted
 
+LARGEST = 1e6  # in size, of numbers about which nothing else is known
 CHANCE = 0.05  # that noise alone makes any empty bin look occupied
 
 
@@ -18,12 +19,13 @@ def private_bounds(
     *,
     epsilon: float,
     ledger: Ledger | None = None,
-    largest: float = 1e6,
+    largest: float = LARGEST,
     halvings: int = 40,
     share: float = 0.98,
     noise: Noise = vetted,
     data: str = "values",
     person_rows: int = 1,
+    person: str | None = None,
 ) -> tuple[float, float]:
     """A range that covers about `share` of one column's values, found with epsilon-private noise.
 
@@ -32,7 +34,7 @@ def private_bounds(
     could make them count as empty (Karwa and Vadhan, 2018); if all do, because rows are too few
     for this epsilon, the range is as wide as it can be. `ledger` is charged before noise is drawn.
     With `person_rows`, at most so many values are of one person, and what is hidden is whether the
-    person is there.
+    person is there; `person` is the column that tells persons apart, which the ledger names.
     """
     epsilon = check_epsilon(epsilon)
     if person_rows < 1:
@@ -51,7 +53,7 @@ def private_bounds(
     counts = np.histogram(known, edges)[0].astype(float)
     if ledger is not None:
         details = {"largest": largest, "halvings": halvings, "share": share, "scale": scale}
-        about = {"of": "bounds", "unit": unit_hidden(person_rows)}
+        about = {"of": "bounds", "unit": unit_hidden(person_rows, person)}
         ledger.charge("laplace", details | about, epsilon, data=data)
     noisy = noise("laplace", counts, scale)
     # the largest of k Laplace draws exceeds this with probability CHANCE or less

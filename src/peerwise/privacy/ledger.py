@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -264,17 +265,30 @@ class Ledger:
             1 + SLACK
         ):
             return
-        before, left = self.total(), self.left()
         raise Overspent(
             f"node '{self.node}' cannot afford epsilon {charge.epsilon:g}, delta "
-            f"{charge.delta:g}: spent {before.epsilon:g} and {before.delta:g} of "
-            f"{limit.epsilon:g} and {limit.delta:g}, left {left.epsilon:g} and {left.delta:g}, "
-            f"needed in all {total.epsilon:g} and {total.delta:g}; ask for less"
+            f"{charge.delta:g}: its budget is {_said(limit)}, spent {_said(self.total())}, left "
+            f"{_said(self.left())}; with this release all together cost {_with(total, limit)}. "
+            "Choose a smaller epsilon or delta (for peers: in a new charter)"
         )
 
 
-def unit_hidden(person_rows: int) -> str:
-    """What a release hides, as an entry of a ledger says it."""
+def _said(spent: Spent) -> str:
+    return f"epsilon {spent.epsilon:g}, delta {spent.delta:g}"
+
+
+def _with(total: Spent, limit: Spent) -> str:
+    """What all releases would cost, in words where no epsilon is large enough."""
+    if math.isinf(total.epsilon):
+        return f"a delta above {limit.delta:g} whatever epsilon is, because deltas add up"
+    return _said(total)
+
+
+def unit_hidden(person_rows: int, person: str | None = None) -> str:
+    """What a release hides, as an entry of a ledger says it; `person` is the column of persons."""
+    if person is not None:
+        rows = "row" if person_rows == 1 else "rows"
+        return f"person ('{person}', at most {person_rows} {rows} of each)"
     return "row" if person_rows == 1 else f"person of at most {person_rows} rows"
 
 

@@ -84,6 +84,7 @@ def private_statistics(
     data: str = "rows",
     inside: bool = False,
     person_rows: int = 1,
+    person: str | None = None,
 ) -> Release:
     """The statistics of rows with noise that makes them (epsilon, delta)-private.
 
@@ -94,7 +95,8 @@ def private_statistics(
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
     `ledger` is charged before noise is drawn; `data` names the rows in it, and `inside` says that
     the caller has begun the transaction. With `person_rows`, of a person at most so many rows are
-    among `x`, and what is hidden is whether the person is there.
+    among `x`, and what is hidden is whether the person is there; `person` is the column that tells
+    persons apart, which the ledger names.
     """
     if first_phase({"name": model, **resolved(model, {})}, schema) is not None:
         raise BadSetting(
@@ -113,7 +115,7 @@ def private_statistics(
         ledger.check_schema(schema.to_json())
         entry = {"model": model, "split": split, "queries": len(design), "classes": built.classes}
         scales = [float(noised.scale.min()), float(noised.scale.max())]
-        entry |= {"unit": unit_hidden(person_rows), "scale": scales}
+        entry |= {"unit": unit_hidden(person_rows, person), "scale": scales}
         receipt = ledger.charge(
             noised.kind, entry, epsilon, noised.delta, data=data,
             multiplier=noised.multiplier, inside=inside,

@@ -104,8 +104,8 @@ def new(
     units: Annotated[
         str,
         typer.Option(
-            help="Center and scale: given (the sample's) or agree (nodes compute those of all "
-            "rows)."
+            help="Center and scale: given (the sample's; with --epsilon those of the bounds), "
+            "agree (nodes compute those of all rows) or sealed (the same, by a sealed sum)."
         ),
     ] = "given",
     typing: Typing = "distinct",
@@ -119,9 +119,11 @@ def new(
     categories, centers and scales. Use rows that you may disclose, or edit the file. With
     --epsilon it shows only the names of columns; give --bound, --categories and --classes.
     """
-    from peerwise.cli.public import check_ledger, found_bounds, read_known, unbounded
-    from peerwise.data import load
+    from peerwise.cli.public import check_ledger, found_bounds, read_known, told_bounds, unbounded
+    from peerwise.data import describe, load
     from peerwise.data.kinds import WORDS
+    from peerwise.declare import declared
+    from peerwise.peer.described import private_methods
     from peerwise.peer.drafting import draft
     from peerwise.privacy.design import default_delta
 
@@ -133,11 +135,19 @@ def new(
         raise BadFile(f"cannot write {out}: there is no folder {out.parent}; create it")
     drawn = _graph(graph, nodes, topology, seed)
     description = description_of(method, model, net, lr, rounds, seed)
+    if units == "sealed":  # an option of methods with sealed sums, in units of the bounds
+        description["method"]["units"], units = "sealed", "given"
     table, dropped = load(data, target=target), column_kinds(column)
     budget = known = None
     wanted: list[str] = []
+    lines: list[str] = []
     public = public or not Path(data).exists()  # a name is that of a published data set
     if epsilon is not None:
+        if method in declared("method") and method not in private_methods():
+            raise BadSetting(
+                f"--epsilon needs a --method that adds noise: {', '.join(private_methods())}; "
+                f"{method} adds none"
+            )
         unit = {"person": person, "person_rows": person_rows}
         description["privacy"] = {"epsilon": epsilon, **unit}
         budget = {"epsilon": epsilon, "delta": default_delta(rows)}
@@ -175,9 +185,17 @@ def new(
         drafted(known=known._replace(bounds={**dict.fromkeys(wanted, (-1.0, 1.0)), **known.bounds}))
         each = None if person is None else (person, person_rows or 1)
         known = found_bounds(table, known, wanted, bounds_epsilon, ledger, each)
+        lines = told_bounds(wanted, known.bounds)
+    elif known is None:  # the charter will show what the sample holds
+        read = describe(table, typing=typing, columns=dropped, words=missing_word or WORDS)
+        lines = list(read.warnings)
+        if lines:
+            lines.append("--column NAME=drop leaves a column out; the charter shows the others")
     charter = drafted(known=known)
     charter.save(out)
     show(charter)
+    for line in lines:
+        console.print(f"[yellow]note[/]: {escape(line)}", highlight=False)
     console.print(f"Charter: [bold]{escape(str(out))}[/]; read it, and give every node a copy.")
 
 

@@ -31,7 +31,9 @@ def status(state: State) -> None:
         "round": f"{peer.round} of {peer.rounds}, {'done' if peer.done else phase}",
         "heard last": " ".join(peer.heard) or "nobody",
         "missed last": " ".join(peer.missed) or "nobody",
-        "error on own rows": "-" if peer.error is None else f"{peer.error:.3f}",
+        f"error on {f'{peer.held_out} held-out' if peer.held_out else 'own'} rows": (
+            "-" if peer.error is None else f"{peer.error:.3f}"
+        ),
         "letters acknowledged": f"{peer.letters}, {peer.sent / 1024:.1f} KiB",
         "last round": f"{peer.seconds:.3f} s, ended {peer.time}",
     }

@@ -138,7 +138,8 @@ def run(
             "each (with sealed sums only if neither state nor ledger was ever put back)"
         )
     console.print(
-        f"{escape(node)}: all rounds done; {where}"
+        f"{escape(node)}: all rounds done; {where}. See `peerwise peer status` and `peer audit`; "
+        "`peer export` writes the model"
         if done
         else f"{escape(node)}: stopped; the same command resumes; {where}"
     )
