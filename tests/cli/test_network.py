@@ -280,6 +280,14 @@ def test_bounds_that_noise_made_useless_are_said_to_be():
     assert right == "column 'crp': bounds 0.5 to 30 were found, with noise"
 
 
+def test_a_charter_whose_rows_are_those_of_the_sample_is_noted(network, ward, tmp_path):
+    command = ["new", "--data", "ward.csv", "--target", "ill", "--nodes", 3]
+    code, said = network(*command)
+    assert code == 0, said
+    assert "limits.rows is 40, as many as the sample has" in said
+    assert "limits.rows" not in network(*command, "--rows", 120, "--out", "b.toml")[1]
+
+
 def test_a_charter_that_would_show_identifiers_is_noted(network, tmp_path):
     """Before, it listed all patients' names and said nothing."""
     frame = pd.DataFrame({"patient": [f"P{i}" for i in range(40)], "age": [20.5, 31] * 20})

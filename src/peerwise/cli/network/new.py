@@ -192,6 +192,11 @@ def new(
         if lines:
             lines.append("--column NAME=drop leaves a column out; the charter shows the others")
     charter = drafted(known=known)
+    if rows is None and not public and charter.limits.rows is not None:
+        lines.append(
+            f"limits.rows is {charter.limits.rows}, as many as the sample has; methods take the "
+            "size of their steps from the rows of the whole network: give these with --rows"
+        )
     charter.save(out)
     show(charter)
     for line in lines:
