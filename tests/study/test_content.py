@@ -7,7 +7,7 @@ import pytest
 from peerwise.learner import cell
 from peerwise.study import provenance
 from peerwise.study.engine import ThisMachine
-from peerwise.study.jobs import Run
+from peerwise.study.jobs import Run, Task
 from peerwise.study.sweep import read_config, sweep
 
 MODULE = '''
@@ -117,14 +117,17 @@ def test_other_noise_aware_models_concern_the_cells_that_use_them(monkeypatch):
         private | {"privacy": noisy | {"aware": False}},
         private | {"privacy": noisy},
     ]
-    jobs = [Run(cell(each)) for each in cells]
+    task = Task("peerwise.papers.privacy.runs:released", {"data": "wine"})
+    other = Task("peerwise.papers.privacy.runs:theirs", {"data": "wine"})
+    jobs = [*(Run(cell(each)) for each in cells), other, task]
     before = [provenance.depends(job) for job in jobs]
     monkeypatch.setattr(provenance, "REVISION", provenance.REVISION + 1)
     said = [
         provenance.changes(old, provenance.depends(job))
         for old, job in zip(before, jobs, strict=True)
     ]
-    assert said == ["", "", "noise-aware models of this version compute other numbers"]
+    other_numbers = "noise-aware models of this version compute other numbers"
+    assert said == ["", "", other_numbers, "", other_numbers]
 
 
 def test_another_lead_concerns_the_cells_that_carry_sums_forward(monkeypatch):

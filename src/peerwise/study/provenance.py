@@ -3,7 +3,7 @@
 import platform
 import sys
 from datetime import UTC, datetime
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 from peerwise import __version__, data, own
@@ -31,8 +31,12 @@ def depends(job: Job) -> dict[str, Any]:
 
 
 def _aware(asked: Any) -> dict[str, int]:
-    privacy = asked.get("privacy") if isinstance(asked, dict) else None
-    return {"aware": REVISION} if privacy and privacy["aware"] else {}
+    if isinstance(asked, dict):
+        uses = bool(asked.get("privacy")) and asked["privacy"]["aware"]
+    else:  # of a task: its function, whose module says so, and its arguments
+        module, _, function = asked[0].partition(":")
+        uses = function in getattr(import_module(module), "AWARE", ())
+    return {"aware": REVISION} if uses else {}
 
 
 def _lead(asked: Any) -> dict[str, int]:

@@ -33,6 +33,7 @@ def claims(number: Numbers) -> list[Claim]:
     for metric in METRICS:
         for name, item, kinds, fields in (
             ("aware-not-below-plain", "utility", ("aware", "plain"), ("dataset", "nodes")),
+            ("tenths", "tenths", ("aware", "plain"), ("dataset", "nodes")),
             ("untouched", "untouched", ("aware", "plain"), ("dataset", "nodes")),
             ("aware-not-below-diffprivlib", "utility", ("aware", "diffprivlib"), ("dataset",)),
             ("other-models", "models", ("aware", "plain"), ("dataset", "model", "nodes")),

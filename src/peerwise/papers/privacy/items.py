@@ -36,6 +36,10 @@ def _untouched(sets: list[str], scale: Scale) -> Tasks:
     return _released(sets, others["rows"], _shared(scale, others["draws"]))
 
 
+def _tenths(sets: list[str], scale: Scale) -> Tasks:
+    return _released(sets, SETTINGS["rows"], {**_shared(scale), "turns": SETTINGS["turns"]})
+
+
 def _models(sets: list[str], scale: Scale) -> Tasks:
     return {
         f"{name} {model} {n}": Task(
@@ -51,7 +55,6 @@ def _models(sets: list[str], scale: Scale) -> Tasks:
 datasets = paper.at_hand(SETTINGS["sets"])
 
 # What `peerwise reproduce privacy/...` runs.
-PAPER = paper.Paper.of(
-    "privacy", datasets, runs={"utility": _utility, "untouched": _untouched, "models": _models}
-)
+RUN = {"utility": _utility, "tenths": _tenths, "untouched": _untouched, "models": _models}
+PAPER = paper.Paper.of("privacy", datasets, runs=RUN)
 ITEMS = PAPER.items
