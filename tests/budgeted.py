@@ -27,12 +27,16 @@ EPSILON = 4.0
 FEATURES = [*COLUMNS, "stage"]
 COUNTERS = ("printed", "total", "walk", "cumulative", "relay")
 RULES = ("equal", "metropolis", "alone")
+COUNTS = {"name": "multinomial", "length": 60.0}
 CRC = {"name": "private_crc", "clip": 0.1}
 CASES = {
     **{f"gossip_nb, {c}": {"method": {"name": "gossip_nb", "counter": c}} for c in COUNTERS},
     **{f"private_crc, {r}": {"method": {**CRC, "rule": r}} for r in RULES},
     "robust_nb": {"method": "robust_nb"},
     "Laplace, optimal": {"method": "gossip_nb", "mechanism": "laplace", "split": "optimal"},
+    "bernoulli": {"method": "gossip_nb", "model": "bernoulli", "features": ["age", "dose"]},
+    "multinomial": {"method": "gossip_nb", "model": COUNTS, "features": ["age", "dose"]},
+    "private_crc, multinomial": {"method": CRC, "model": COUNTS, "features": ["age", "dose"]},
     "lda": {"method": "gossip_nb", "model": "lda"},
     "qda, gaps": {"method": "gossip_nb", "model": "qda", "missing": True},
     "gaps": {"method": "gossip_nb", "missing": True},
@@ -47,7 +51,13 @@ CASES = {
     },
     "sealed_crc": {"method": {"name": "sealed_crc", "units": "sealed", "releases": 2, "clip": 0.1}},
 }  # fmt: skip
-SOME = ("gossip_nb, relay", "private_crc, equal", "robust_nb", "sealed_nb, gaps, persons")
+SOME = (
+    "gossip_nb, relay",
+    "bernoulli",
+    "private_crc, equal",
+    "robust_nb",
+    "sealed_nb, gaps, persons",
+)
 
 
 def rows_of(kind):
@@ -128,13 +138,14 @@ def plan_of(case, name, kind):
     """What a peer with these rows runs, with blind noise."""
     case = dict(case)
     parts = {key: case.pop(key) for key in ("method", "model", "missing") if key in case}
-    missing = parts.pop("missing", False)
+    missing, features = parts.pop("missing", False), case.pop("features", FEATURES)
     numbers = {c: b for c, b in COLUMNS.items() if c != "sex"}
-    known = Known(numbers, {"sex": ("f", "m"), "stage": ("i", "ii", "iii")}, ("no", "yes"))
+    texts = {"sex": ("f", "m"), "stage": ("i", "ii", "iii")} if "sex" in features else {}
+    known = Known(numbers, texts, ("no", "yes"))
     sample = rows_of("all")
     budget = {"epsilon": EPSILON, "delta": DELTA}
     charter = draft(
-        sample._replace(frame=sample.frame[FEATURES]), PAIR,
+        sample._replace(frame=sample.frame[features]), PAIR,
         {**parts, "privacy": {"epsilon": EPSILON, **case}, "run": {"rounds": 12}},
         name="letters", addresses={"a": "127.0.0.1:7400"}, known=known, limits={"rows": 1000},
         budget=budget, missing=missing,

@@ -86,6 +86,7 @@ def private_statistics(
     delta: float = 0.0,
     noise: Noise = vetted,
     model: str = "naive_bayes",
+    model_options: Mapping[str, Any] | None = None,
     data: str = "rows",
     inside: bool = False,
     person_rows: int = 1,
@@ -107,12 +108,13 @@ def private_statistics(
         raise BadSetting(f"schema must be a Schema, as public_schema makes it, got {schema!r}")
     if not isinstance(bounds, Mapping):
         raise BadSetting(f"bounds must be a dictionary of bounds by column, got {bounds!r}")
-    if first_phase({"name": model, **resolved(model, {})}, schema) is not None:
+    options = resolved(model, dict(model_options or {}))
+    if first_phase({"name": model, **options}, schema) is not None:
         raise BadSetting(
             f"nodes that learn {model} first agree on an exact sum over rows, which no budget "
-            "allows; use another model, such as naive_bayes"
+            "allows; use another model, such as naive_bayes, or give what is agreed (model_options)"
         )
-    built = model_for(schema, model)
+    built = model_for(schema, model, **options)
     low, high = _encoded(schema, bounds)
     design = design_of(built, tuple(low.tolist()), tuple(high.tolist()))
     noised = noising(design, epsilon, delta, mechanism, split, person_rows)
