@@ -1,5 +1,6 @@
 """The ledger never overspends, never forgets and shows damage."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -339,3 +340,15 @@ def test_a_closed_ledger_says_that_it_is(tmp_path):
             ask()
     with pytest.raises(BadFile, match="is closed"):
         ledger.charge("laplace", {}, 0.1, data="rows")
+
+
+def test_nobody_else_on_the_machine_reads_a_ledger(tmp_path):
+    """It holds hashes of a site's rows, which whoever knows most of them could try out."""
+    before = os.umask(0)
+    try:
+        with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+            ledger.charge("laplace", {}, 0.1, data="rows")
+            modes = {f.name: f.stat().st_mode & 0o777 for f in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes.values()) == {0o600}, modes

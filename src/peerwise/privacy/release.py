@@ -97,6 +97,7 @@ def private_statistics(
     `x` is a frame in the units of the data and `y` class names; or `x` are encoded rows and `y`
     class codes.
     `bounds` are by feature, in the units of the data; numbers outside are moved to the bounds.
+    `model_options` are public, such as the length of a row that `multinomial` needs.
     What is hidden is whether one row is there. Noise is added to every class, whether the node
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
     `ledger` is charged before noise is drawn; `data` names the rows in it, and `inside` says that
