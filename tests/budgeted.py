@@ -158,7 +158,7 @@ def plan_of(case, name, kind):
 def all_letters(case, kind):
     """Every letter of two peers, as bytes without seal and ledger, and what got noise at `a`.
 
-    `a` has rows of this kind.
+    `a` has rows of this kind; what it predicts in the end goes with the letters.
     """
     plans = [plan_of(case, "a", kind), plan_of(case, "b", "all")]
     sealed = plans[0].learning.sealed
@@ -183,4 +183,7 @@ def all_letters(case, kind):
             found = [p.agreed(phase, m, agreed) for p, m in zip(plans, memories, strict=True)]
             assert found[0] == found[1]
             agreed = found[0]
+    width = nodes[0]._shard.x.shape[1]
+    asked = np.tile([[-1.0], [0.0], [1.0]], width)
+    sent.append(nodes[0].predict(memories[0], asked).tobytes())
     return sent, plans[0]._noise.seen

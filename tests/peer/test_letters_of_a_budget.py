@@ -18,7 +18,7 @@ def blind(monkeypatch):
 
 @pytest.mark.some(*SOME)
 @pytest.mark.parametrize("case", CASES)
-def test_letters_tell_nothing_of_rows_but_what_got_noise(case):
+def test_letters_and_models_tell_nothing_of_rows_but_what_got_noise(case):
     whole, seen = all_letters(CASES[case], "all")
     assert len(set(whole)) > 2
     covered = {}
