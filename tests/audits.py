@@ -157,25 +157,26 @@ def through_private_statistics(kind: str, split: str, epsilon: float, there: boo
 
 def plan_of(
     method: Any, epsilon: float, there: bool, noise: Any = vetted, graph: nx.Graph = PAIR,
-    name: str = "a",
+    name: str = "a", mechanism: str = "best",
 ) -> Plan:  # fmt: skip
     """What a peer runs, with rows of its own."""
     frame, labels = frame_of(there)
     table = Table("rows", frame, labels, "ill")
     known = Known({c: b for c, b in COLUMNS.items() if c != "sex"}, {"sex": ("f", "m")}, CLASSES)
+    privacy = {"epsilon": epsilon, "mechanism": mechanism}
     charter = draft(
         table, graph,
-        {"method": method, "privacy": {"epsilon": epsilon}, "run": {"rounds": ROUNDS}},
+        {"method": method, "privacy": privacy, "run": {"rounds": ROUNDS}},
         name="audit", addresses={"a": "127.0.0.1:7400"}, known=known, limits={"rows": 1000},
         budget={"epsilon": epsilon, "delta": DELTA},
     )  # fmt: skip
     return Plan(charter, name, table, noise=noise)
 
 
-def through_a_peer(epsilon: float, there: bool, trials: int) -> np.ndarray:
+def through_a_peer(mechanism: str, epsilon: float, there: bool, trials: int) -> np.ndarray:
     """The release of a peer that begins, from its charter and file."""
     noise = Again(trials)
-    plan = plan_of("gossip_nb", epsilon, there, noise)
+    plan = plan_of("gossip_nb", epsilon, there, noise, mechanism=mechanism)
     plan.begin(0, None, NoLedger())
     return _statistics(noise)
 
@@ -258,7 +259,10 @@ PATHS: dict[str, tuple[float, float, Any]] = {
         1.0, 0.0, partial(through_private_statistics, "laplace", "optimal", 1.0)),
     "private_statistics, Gaussian, even": (
         1.0, DELTA, partial(through_private_statistics, "gaussian", "even", 1.0)),
-    "a peer's release (gossip_nb)": (1.0, DELTA, partial(through_a_peer, 1.0)),
+    "a peer's release (gossip_nb)": (  # of these few questions Laplace noise is less
+        1.0, 0.0, partial(through_a_peer, "best", 1.0)),
+    "a peer's release (gossip_nb), Gaussian": (
+        1.0, DELTA, partial(through_a_peer, "gaussian", 1.0)),
     "a sealed sum of three peers, of which one records": (
         4.0, DELTA, partial(through_a_sealed_sum, 4.0)),
     f"private CRC at a peer, {ROUNDS} rounds": (2.0, DELTA, partial(through_private_crc, 2.0)),
@@ -271,17 +275,21 @@ def audited(name: str, trials: int, confidence: float = 0.99) -> float:
     return audit(sampler, True, False, trials, confidence, delta)
 
 
-def apart(name: str, trials: int) -> float:
-    """How far the mean ratios with and without the row are apart, as a share of the most.
+def apart(name: str, trials: int) -> tuple[float, float]:
+    """How far the mean ratios with and without the row are apart, as shares of the most.
 
-    That most is randomised response's, with a delta the Gaussian mechanism's (Laplace's may
-    come to more). An audit that looks at nothing gives 0.
+    First of what the claim allows: randomised response's, with a delta the Gaussian mechanism's
+    (Laplace's may come to more). An audit that looks at nothing gives 0. Then in deviations of the
+    ratios, which shows noise that is smaller than it says; for Gaussian noise alone, else 0.
     """
     epsilon, delta, sampler = PATHS[name]
-    most = epsilon * np.tanh(epsilon / 2)  # randomised response
-    if delta:
-        most = gaussian_sigma(1.0, epsilon, delta) ** -2
-    return float(sampler(True, trials).mean() - sampler(False, trials).mean()) / most
+    with_it, without = sampler(True, trials), sampler(False, trials)
+    far = float(with_it.mean() - without.mean())
+    if not delta:
+        return far / (epsilon * np.tanh(epsilon / 2)), 0.0
+    most = 1 / gaussian_sigma(1.0, epsilon, delta)
+    deviation = float(np.sqrt((with_it.var() + without.var()) / 2))
+    return far / most**2, far / deviation / most
 
 
 if __name__ == "__main__":

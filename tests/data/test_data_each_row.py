@@ -1,14 +1,19 @@
 """Rows for releases with noise: no row decides how others are read."""
 
 import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from peerwise import data
 from peerwise.data.each_row import read_each
+from peerwise.data.loaders import Table
 from peerwise.data.schema import Feature, Schema
+from peerwise.errors import BadData
 
 DAY = datetime.datetime(2020, 1, 1)
 NOON = datetime.datetime(2020, 1, 1, 12)
@@ -39,3 +44,42 @@ def test_the_last_row_changes_no_other(tmp_path, kind, cells, labels, categories
         np.testing.assert_array_equal(less.x, whole.x[:rows])
         np.testing.assert_array_equal(less.y, whole.y[:rows])
     assert (whole.x[0, 0], whole.y[0]) == (0, 0)
+
+
+# whatever Python puts into a frame; `object` columns hold several kinds
+CELLS = [
+    1, 1.0, 2.5, "1", "1,0", "x", True, False, "True", None, np.nan, pd.NaT, np.inf, -0.0, b"1",
+    np.float32(0.1), 0.1, np.int64(1), np.bool_(True), 2**70, 1e300, "", "1_0", [1], (1, 2), {},
+    decimal.Decimal("2.50"), DAY, NOON, pd.Timestamp(DAY, tz="UTC"), datetime.date(2020, 1, 1),
+]  # fmt: skip
+TEXTS = ("1", "0", "True", "2.5", "x", "2020-01-01", "0.1")
+
+
+def of_objects(cells, kind):
+    labels = np.empty(len(cells), object)
+    labels[:] = cells
+    column = pd.Series(cells, dtype=kind)
+    features = Feature("n", "numeric"), Feature("c", "categorical", TEXTS)
+    schema = Schema(features, TEXTS, "y", missing=True)
+    made = read_each(Table("r", pd.DataFrame({"n": column, "c": column}), labels, "y"), schema)
+    return made.x, made.y
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(CELLS), min_size=2, max_size=6),
+    kind=st.sampled_from([object, None]),
+)
+def test_no_cell_of_a_frame_says_how_another_is_read(cells, kind):
+    x, y = of_objects(cells, kind)
+    for i, cell in enumerate(cells):
+        alone = of_objects([cell], object)
+        np.testing.assert_array_equal(x[i], alone[0][0])
+        assert y[i] == alone[1][0]
+
+
+def test_a_column_that_is_there_twice_is_refused_in_words():
+    frame = pd.DataFrame([[1, 2]], columns=["n", "n"])
+    schema = Schema((Feature("n", "numeric"),), ("0", "1"), "y")
+    with pytest.raises(BadData, match="two columns 'n'"):
+        read_each(Table("r", frame, np.array(["0"]), "y"), schema)

@@ -19,8 +19,9 @@ from peerwise.peer.own_site import Site
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
 from peerwise.peer.site import Head, SiteBook, Watch, about_run, open_site_ledger
+from peerwise.peer.store import store
 from peerwise.peer.transport import Refused
-from peerwise.privacy import Ledger, Tape
+from peerwise.privacy import Ledger, Tape, ledger
 from peerwise.privacy.rows import Part, known_parts, parts_of, row_hashes, share_rows
 
 PAIR = nx.relabel_nodes(nx.path_graph(2), {0: "a", 1: "b"})
@@ -68,6 +69,26 @@ def test_peers_tell_of_their_ledger_and_refuse_one_that_went_back(tmp_path):
     sent = daemon.store.outbox.unsent("a")[0].body
     assert f'"ledger": "1:{daemon.store.site.head().hash}"'.encode() in sent
     peer.close()
+
+
+def test_a_hash_that_neighbours_are_told_fits_no_guess_of_the_rows(tmp_path, monkeypatch):
+    """An entry holds hashes of the rows: whoever knows all but one could try which row fits."""
+    for module in (ledger, store):
+        name = "_now" if module is ledger else "now"
+        monkeypatch.setattr(module, name, lambda: "2026-01-01T00:00:00")
+    part, heads = Part(0, 30, HASHES[0]), []
+    for i in range(2):
+        with Ledger.open(tmp_path / f"{i}.ledger", node="a", epsilon=1.0) as site:
+            state = store.Store.open(
+                tmp_path / str(i), node="a", charter="c", charter_text="", data="rows", site=site,
+                parts=[part], budget={"epsilon": 1.0},
+            )  # fmt: skip
+            with state.transaction():
+                state.ledger.charge("laplace", {}, 1.0, data="statistics", inside=True)
+            heads.append(state.site.head())
+            state.close()
+    assert heads[0].length == heads[1].length == 1
+    assert heads[0].hash != heads[1].hash
 
 
 def test_appended_rows_are_a_part_of_their_own():

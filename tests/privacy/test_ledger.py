@@ -1,5 +1,6 @@
 """The ledger never overspends, never forgets and shows damage."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -297,3 +298,57 @@ def test_a_ledger_that_was_removed_is_missed(path):
 def test_a_ledger_appears_whole(path):
     Ledger.open(path, node="a", epsilon=1.0).close()
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_what_is_no_text_is_refused_and_breaks_no_ledger(tmp_path):
+    """The file would keep 5 as '5', whose hash is another: nobody could open it again."""
+    with pytest.raises(BadSetting, match="node must be a text"):
+        Ledger.open(tmp_path / "other", node=5, epsilon=1.0)
+    with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+        ledger.charge("laplace", {}, 0.1, data="rows")
+        for odd in ({"data": 5}, {"mechanism": b"x"}, {"group": 1, "part": "2"}):
+            given = {"mechanism": "laplace", "parameters": {}, "epsilon": 0.1, "data": "rows"} | odd
+            with pytest.raises(BadSetting, match=f"{next(iter(odd))} must be a text"):
+                ledger.charge(**given)
+        with pytest.raises(BadSetting, match="to must be a text"):
+            ledger.sent(1, to=5)
+    with Ledger.open(tmp_path / "l", node="a") as ledger:
+        assert ledger.receipts() == 1
+
+
+@pytest.mark.parametrize(
+    "odd", [{"epsilon": "x"}, {"epsilon": None}, {"delta": "x"}, {"multiplier": "x"}]
+)
+def test_what_is_no_number_is_refused_in_words(tmp_path, odd):
+    with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+        given = {"mechanism": "laplace", "parameters": {}, "epsilon": 0.1, "data": "rows"} | odd
+        with pytest.raises(BadSetting, match=f"{next(iter(odd))} must be a number"):
+            ledger.charge(**given)
+        assert ledger.receipts() == 0
+    with pytest.raises(BadSetting, match="delta must be a number"):
+        Ledger.open(tmp_path / "new", node="a", epsilon=1.0, delta="x")
+    with pytest.raises(BadSetting, match="text of a schema"):
+        Ledger.open(tmp_path / "new", node="a", epsilon=1.0, schema=3)
+
+
+def test_a_closed_ledger_says_that_it_is(tmp_path):
+    ledger = Ledger.open(tmp_path / "l", node="a", epsilon=1.0)
+    ledger.close()
+    ledger.close()
+    for ask in (ledger.left, ledger.table, ledger.head, ledger.receipts):
+        with pytest.raises(BadFile, match="is closed; open it again"):
+            ask()
+    with pytest.raises(BadFile, match="is closed"):
+        ledger.charge("laplace", {}, 0.1, data="rows")
+
+
+def test_nobody_else_on_the_machine_reads_a_ledger(tmp_path):
+    """It holds hashes of a site's rows, which whoever knows most of them could try out."""
+    before = os.umask(0)
+    try:
+        with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+            ledger.charge("laplace", {}, 0.1, data="rows")
+            modes = {f.name: f.stat().st_mode & 0o777 for f in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes.values()) == {0o600}, modes

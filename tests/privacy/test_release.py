@@ -153,11 +153,44 @@ def test_the_ledger_is_charged_first(tmp_path):
         ({"mechanism": "gauss"}, UnknownName, "gaussian"),
         ({"split": "odd"}, UnknownName, "split"),
         ({"model": "tan"}, BadSetting, "first agree on"),
+        ({"epsilon": "little"}, BadSetting, "epsilon must be a number"),
+        ({"delta": None}, BadSetting, "delta must be a number"),
+        ({"epsilon": 1e-320}, BadSetting, "larger than any number"),
+        ({"bounds": COLUMNS | {"age": (-1e300, 1e300)}}, BadSetting, "larger than any number"),
+        ({"bounds": COLUMNS | {"dose": None}}, BadSetting, "dose"),
+        ({"bounds": COLUMNS | {"dose": 3}}, BadSetting, "dose"),
+        ({"bounds": COLUMNS | {"dose": (0, None)}}, BadSetting, "dose"),
+        ({"bounds": None}, BadSetting, "dictionary"),
+        ({"schema": "x"}, BadSetting, "public_schema"),
+        ({"person_rows": 0}, BadSetting, "person_rows"),
+        ({"person_rows": -1}, BadSetting, "person_rows"),
+        ({"person_rows": 0.5}, BadSetting, "person_rows"),
+        ({"person_rows": "2"}, BadSetting, "person_rows"),
+        ({"data": 5}, BadSetting, "data must be a text"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options, error, text):
-    with pytest.raises(error, match=text):
-        released(*rows(), **options)
+def test_what_makes_no_sense_is_refused_and_not_paid_for(options, error, text, tmp_path):
+    noise = Tape([np.zeros((3, 7))])
+    with Ledger.open(tmp_path / "l", node="a", epsilon=3.0, delta=1e-5) as ledger:
+        with pytest.raises(error, match=text):
+            released(*rows(), noise, ledger=ledger, **options)
+        assert (ledger.receipts(), noise.left) == (0, 1)
+
+
+def test_rows_that_count_nowhere_are_told_to_the_site():
+    x, y = rows()
+    y[3] = 9
+    assert (released(*rows()).unknown, released(x, y).unknown) == (0, 1)
+
+
+def test_no_value_decides_whether_bounds_are_found():
+    for odd in ("much", None, 10**400, 1j, np.inf):
+        noise = Tape([np.zeros(81)])
+        low, high = private_bounds([5.0] * 20 + [odd], epsilon=1.0, noise=noise)
+        assert low <= 5 <= high
+    for odd in ("much", None):
+        with pytest.raises(BadData, match="must be numbers"):
+            private_bounds(odd, epsilon=1.0)
 
 
 def test_rows_that_cannot_be_summed_are_refused():
@@ -192,9 +225,20 @@ def test_missing_values_are_one_question_more_for_each_number():
 
 
 def test_a_public_schema_refuses_what_is_not_one():
-    for columns in ({"a": (1.0, 0.0)}, {"a": ()}, {"a": ("x", "x")}, {"a": "xy"}, {"a": 2}, {}):
+    for columns in (
+        {"a": (1.0, 0.0)},
+        {"a": ()},
+        {"a": ("x", "x")},
+        {"a": "xy"},
+        {"a": 2},
+        {},
+        None,
+    ):
         with pytest.raises(BadSetting):
             public_schema(columns, ("no", "yes"))
+    for classes in ("yes", None, ()):
+        with pytest.raises(BadSetting):
+            public_schema({"a": (0, 1)}, classes)
 
 
 def test_exact_sums_do_not_depend_on_the_order_of_rows():
@@ -252,7 +296,11 @@ def test_private_bounds_of_few_rows_are_wide():
         {"largest": 0.0},
         {"share": 1.0},
         {"halvings": 0},
+        {"halvings": 1.5},
         {"epsilon": np.nan},
+        {"person_rows": 0.5},
+        {"largest": "x"},
+        {"share": None},
     ):
         with pytest.raises(BadSetting):
             private_bounds([1.0], **({"epsilon": 1.0} | wrong))

@@ -5,14 +5,16 @@ number, not finite or not among the categories is missing; a row without a known
 nowhere. A column that is absent is an error: that is no matter of rows.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from peerwise.data.columns import Coded, code, factorise, raw_column, without
+from peerwise.data.columns import Coded, code, raw_column, without
 from peerwise.data.loaders import Table
+from peerwise.data.numbers import spell
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData
 
@@ -33,10 +35,12 @@ def read_each(table: Table, schema: Schema, words: Collection[str] = ()) -> Read
     for feature in schema.features:
         if feature.name not in frame:
             raise BadData(f"'{table.name}' has no column '{feature.name}', which the schema needs")
+        if isinstance(frame[feature.name], pd.DataFrame):
+            raise BadData(f"'{table.name}' has two columns '{feature.name}'; rename or drop one")
     x = np.empty((len(frame), len(schema.features)))
     for j, feature in enumerate(schema.features):
         x[:, j] = _cells(frame[feature.name], feature, words)
-    known = factorise(pd.Series(np.asarray(table.labels, object)))
+    known = _texts(np.asarray(table.labels, object), schema.classes)
     labels, _ = code(_with_points(known, schema.classes), schema.classes)
     y = np.where(np.isnan(labels), -1, labels).astype(np.int32)
     absent = np.isnan(x).sum(0)
@@ -56,7 +60,8 @@ def _frame(table: Table) -> pd.DataFrame:
 def _cells(column: pd.Series, feature: Feature, words: Collection[str]) -> Array:
     if column.dtype.kind == "M":
         column = _dates(column, feature.categories)
-    read = raw_column(feature.name, column)
+    objects = column.dtype == object
+    read = _texts(column, feature.categories) if objects else raw_column(feature.name, column)
     if feature.categories:
         if isinstance(read, Coded):
             read = without(read, [w for w in words if w not in feature.categories])
@@ -67,6 +72,41 @@ def _cells(column: pd.Series, feature: Feature, words: Collection[str]) -> Array
         values = [np.nan if t in words else _number(t) for t in texts]
         read = np.array([*values, np.nan])[read.codes]
     return np.where(np.isfinite(read), read, np.nan)
+
+
+def _texts(cells: Iterable[Any], categories: Collection[str]) -> Coded:
+    """Objects as texts, each by itself; what is no single value is missing.
+
+    For pandas True and 1 are the same, so that the first of them would say how both are spelt; and
+    one text in a column of dates would have all of them spelt otherwise.
+    """
+    seen: dict[tuple[type, Any], str | None] = {}
+
+    def text(value: Any) -> str | None:
+        try:
+            key = type(value), value
+            if key not in seen:
+                seen[key] = _text(value, categories)
+        except TypeError:  # a list, a table
+            return None
+        return seen[key]
+
+    texts = [text(value) for value in cells]
+    place = {t: i for i, t in enumerate(dict.fromkeys(t for t in texts if t is not None))}
+    return Coded(np.array([-1 if t is None else place[t] for t in texts], np.intp), list(place))
+
+
+def _text(value: Any, categories: Collection[str]) -> str | None:
+    """The text of one value, as it is spelt in a column of its own kind; None where it is a gap."""
+    gap: Any = pd.isna(value)
+    if isinstance(gap, bool | np.bool_) and gap:
+        return None
+    if isinstance(value, datetime):
+        stamp = pd.Timestamp(value)
+        whole = stamp.strftime("%Y-%m-%d %H:%M:%S")
+        midnight = stamp == stamp.normalize() and whole not in categories
+        return stamp.strftime("%Y-%m-%d") if midnight else whole
+    return spell(float(value) if isinstance(value, np.floating) else value)
 
 
 def _dates(column: pd.Series, categories: Collection[str]) -> pd.Series:

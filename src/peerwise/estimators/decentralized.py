@@ -52,7 +52,9 @@ class DecentralizedClassifier(Tabular):
         {"topology": "tree_plus", "extra": 10, "channel": "erasure", "q": 0.7}, a networkx graph
         over the groups, or a `peerwise.topology.Topology`. A graph may also be the "topology" of a
         dictionary.
-    privacy : the budget of a method that releases noised statistics, as in {"epsilon": 1.0}.
+    privacy : the budget of a method that releases noised statistics, as in {"epsilon": 1.0}. This
+        simulates what noise does to accuracy: it comes from `random_state`, and what is fitted is
+        no private release of the rows. For one, see `peerwise.privacy` and peers.
     rounds : how often nodes tell their neighbours what they know.
     groups : which node holds a row: the name of a column of X that says so (and is then no
         feature), or a number of nodes to which rows are dealt at random. `fit` takes an array
@@ -61,8 +63,9 @@ class DecentralizedClassifier(Tabular):
     random_state : of the graph, the dealing, the losses and whatever else is drawn.
     precision : "float64" or "float32".
 
-    Center, scale and categories are public: they come from all rows. TAN's structure is agreed by
-    the nodes themselves, from exactly summed counts.
+    Classes, categories, center and scale, and which columns vary, are taken as public, also under
+    `privacy`: they come from all rows, and `history_` has exact errors on them. TAN's structure is
+    agreed by the nodes themselves, from exactly summed counts, or with noise by sealed sums.
 
     Attributes
     ----------

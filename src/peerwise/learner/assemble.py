@@ -181,7 +181,9 @@ def _model(cell: Cell, world: World, shards: Any, links: Topology, facts: Facts)
             options = agreed(schema, table["name"], world.x, world.y)
         table |= {k: v for k, v in options.items() if table[k] is None}
     model: Model = build("model", table, facts)
-    check_rows(model, np.asarray(world.x), schema)
+    # under a budget no row decides whether a node takes part, only the units that all know
+    rows = np.asarray(world.x)
+    check_rows(model, rows if world.budget is None else rows[:0], schema)
     return model
 
 

@@ -251,11 +251,13 @@ class Plan:
         epsilon, delta, person_rows = self._privacy
         terms = zip(self.charter.features, schema.features, strict=True)
         bounds = {f.name: t.bounds() if f.kind == "numeric" else f.categories for t, f in terms}
+        options = dict(self.cell["model"])
+        name = options.pop("name")
         exact, y = self.charter.rows(self._table, exact=True)  # a bound is no bound if rounded
         release = private_statistics(
             exact, y, schema, epsilon=epsilon, delta=delta, bounds=bounds, ledger=ledger,
             mechanism=privacy["mechanism"], split=privacy["split"], person_rows=person_rows,
-            model=self.cell["model"]["name"], noise=self._noise, data="statistics of all rows",
+            model=name, model_options=options, noise=self._noise, data="statistics of all rows",
             inside=True, person=privacy["person"],
         )  # fmt: skip
         noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))

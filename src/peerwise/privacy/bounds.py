@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from peerwise.errors import BadSetting
-from peerwise.privacy.budget import check_epsilon
+from peerwise.errors import BadData, BadSetting
+from peerwise.privacy.budget import as_number, check_epsilon, check_person_rows
 from peerwise.privacy.ledger import Ledger, unit_hidden
 from peerwise.privacy.mechanism import Noise, vetted
 
@@ -37,18 +37,18 @@ def private_bounds(
     person is there; `person` is the column that tells persons apart, which the ledger names.
     """
     epsilon = check_epsilon(epsilon)
-    if person_rows < 1:
-        raise BadSetting(f"person_rows must be 1 or more, got {person_rows}")
-    scale = person_rows / epsilon
+    scale = check_person_rows(person_rows) / epsilon
+    largest, share = as_number("largest", largest), as_number("share", share)
     if not 0 < largest < math.inf:
         raise BadSetting(f"largest must be finite and greater than 0, got {largest}")
-    if not 0 < share < 1 or halvings < 1:
+    if not 0 < share < 1 or not isinstance(halvings, int | np.integer) or halvings < 1:
         raise BadSetting(
-            f"share must be between 0 and 1 and halvings 1 or more, got {share} and {halvings}"
+            "share must be between 0 and 1 and halvings a whole number, 1 or more, got "
+            f"{share} and {halvings!r}"
         )
     positive = largest * 0.5 ** np.arange(halvings, -1, -1.0)
     edges = np.concatenate([-positive[::-1], positive])
-    known = np.asarray(values, float).ravel()
+    known = _numbers(values)
     known = np.clip(known[~np.isnan(known)], -largest, largest)
     counts = np.histogram(known, edges)[0].astype(float)
     if ledger is not None:
@@ -65,3 +65,20 @@ def private_bounds(
     first = int(np.argmax(np.cumsum(kept) > spare))
     last = len(kept) - 1 - int(np.argmax(np.cumsum(kept[::-1]) > spare))
     return float(edges[first]), float(edges[last + 1])
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """Values as floats, each by itself: one that is no number is missing, and refuses nothing."""
+    if values is None or isinstance(values, str):
+        raise BadData(f"the values of a column must be numbers, got {values!r}")
+    cells = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, object)
+    if cells.dtype.kind in "iufb":
+        return cells.astype(float).ravel()
+    return np.array([_number(cell) for cell in cells.ravel().tolist()], float)
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

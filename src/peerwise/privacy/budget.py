@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -117,7 +117,7 @@ class Queries:
 
 def check_epsilon(epsilon: float, *, noise_off: bool = False) -> float:
     """The budget as a float above 0; infinity only where the caller says that noise is off."""
-    epsilon = float(epsilon)
+    epsilon = as_number("epsilon", epsilon)
     if noise_off and epsilon == math.inf:
         return epsilon
     if not 0 < epsilon < math.inf:
@@ -130,12 +130,27 @@ def check_epsilon(epsilon: float, *, noise_off: bool = False) -> float:
 
 def check_delta(delta: float, mechanism: str) -> float:
     """The delta of a mechanism as a float: 0 for Laplace noise, between 0 and 1 for Gaussian."""
-    delta = float(delta)
+    delta = as_number("delta", delta)
     if mechanism == "laplace" and delta != 0:
         raise BadSetting(f"Laplace noise has delta 0, got {delta}; leave it out or take gaussian")
     if mechanism == "gaussian" and not 0 < delta < 1:
         raise BadSetting(f"Gaussian noise needs delta between 0 and 1 (say 1e-6), got {delta}")
     return delta
+
+
+def check_person_rows(rows: int) -> int:
+    """How many rows of a person count, as a whole number: less than one would lessen the noise."""
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        raise BadSetting(f"person_rows must be a whole number, 1 or more, got {rows!r}")
+    return int(rows)
+
+
+def as_number(name: str, value: Any) -> float:
+    """A setting as a float; what is no number is refused by its name."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BadSetting(f"{name} must be a number, got {value!r}") from None
 
 
 def split(

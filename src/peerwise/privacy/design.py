@@ -122,6 +122,7 @@ def _ranges(model: Model, low: Bound, high: Bound) -> tuple[np.ndarray, np.ndarr
     return least, most
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `noising` refuses what is not finite
 def _coordinates(
     e: Entries, least: np.ndarray, most: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -159,6 +160,7 @@ class Noising(NamedTuple):
         return (2 if self.kind == "laplace" else 1) * self.scale**2
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # `_finite` says what is wrong
 def noising(
     design: Design,
     epsilon: float,
@@ -181,15 +183,23 @@ def noising(
             choices.append(noising(design, epsilon, delta, "gaussian", split, rows))
         return min(choices, key=lambda one: _total(design, one))
     epsilon = budget.check_epsilon(epsilon)
-    delta = budget.check_delta(delta, kind)
+    delta, rows = budget.check_delta(delta, kind), budget.check_person_rows(rows)
     if kind == "laplace":
         share = budget.split(epsilon, design, design.weighed, split)
-        scale = rows * design.reach / share[design.column]
+        scale = _finite(rows * design.reach / share[design.column])
         return Noising(kind, scale, None, 1, epsilon / rows, 0.0)
     multiplier = gaussian_sigma(1.0, epsilon, delta)
     share = budget.split_gaussian(multiplier, design, design.weighed, split)
-    scale = rows * design.reach * share[design.column]
+    scale = _finite(rows * design.reach * share[design.column])
     return Noising(kind, scale, multiplier, 2, 1 / multiplier / rows, delta)
+
+
+def _finite(scale: np.ndarray) -> np.ndarray:
+    if not np.isfinite(scale).all():
+        raise BadSetting(
+            "noise would be larger than any number: bounds are too wide, or epsilon too small"
+        )
+    return scale
 
 
 def _total(design: Design, noise: Noising) -> float:

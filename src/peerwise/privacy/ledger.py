@@ -15,7 +15,7 @@ import pandas as pd
 
 from peerwise.errors import BadFile, BadSetting, PeerwiseError, UnknownName
 from peerwise.privacy import ledger_file
-from peerwise.privacy.budget import check_epsilon
+from peerwise.privacy.budget import as_number, check_epsilon
 from peerwise.privacy.composition import SLACK, Charge, Spent, check_charge, composed
 
 ACCOUNTANTS = ("basic", "rdp", "pld")  # how releases add up
@@ -23,6 +23,19 @@ ACCOUNTANTS = ("basic", "rdp", "pld")  # how releases add up
 
 class Overspent(PeerwiseError):
     """A release would cost more than is left of a node's privacy budget."""
+
+
+class _Closed:
+    """In place of the file of a ledger that was closed."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        raise BadFile(f"the ledger {self._path} is closed; open it again with Ledger.open")
+
+    def close(self) -> None:
+        """It is."""
 
 
 class Ledger:
@@ -34,7 +47,8 @@ class Ledger:
     """
 
     def __init__(self, db: sqlite3.Connection, path: Path, about: Mapping[str, str]):
-        self._db, self.path, self._lock = db, path, RLock()
+        self._db: Any = db
+        self.path, self._lock = path, RLock()
         self.node = about["node"]
         self.budget = Spent(float(about["epsilon"]), float(about["delta"]))
         self.accountant = about["accountant"]
@@ -69,6 +83,7 @@ class Ledger:
         if not path.exists():
             if node is None:
                 raise BadSetting(f"there is no ledger {path}; a new one needs the name of its node")
+            _check_texts(node=node)
             ledger_file.create(path, {"node": node, "schema": _hash(schema), **_budget(given)})
         elif not path.stat().st_size:
             raise BadFile(f"{path} is empty, not a ledger; give another path")
@@ -119,8 +134,11 @@ class Ledger:
         this one is charged first, unless it was already, for all that this is a part of
         (`covered`).
         """
-        noise = None if multiplier is None else float(multiplier)
-        charge = Charge(float(epsilon), float(delta), noise, group, part)
+        _check_texts(mechanism=mechanism, data=data)
+        _check_texts(**{k: v for k, v in {"group": group, "part": part}.items() if v is not None})
+        noise = None if multiplier is None else as_number("multiplier", multiplier)
+        cost = as_number("epsilon", epsilon), as_number("delta", delta)
+        charge = Charge(*cost, noise, group, part)
         check_charge(charge)
         try:
             text = json.dumps(dict(parameters), sort_keys=True, allow_nan=False)
@@ -133,8 +151,7 @@ class Ledger:
             if self.above is not None and not covered:
                 self.above.charge(mechanism, parameters, epsilon, delta, data=data,
                                   multiplier=noise)  # fmt: skip
-            cost = (charge.epsilon, charge.delta, noise)
-            row = (len(charges) + 1, _now(), mechanism, text, *cost, data, group, part)
+            row = (len(charges) + 1, _now(), mechanism, text, *cost, noise, data, group, part)
             ledger_file.append(self._db, row)
         return row[0]
 
@@ -187,6 +204,7 @@ class Ledger:
 
     def sent(self, receipt: int, to: str) -> None:
         """Note that a release was handed to somebody; it costs nothing more."""
+        _check_texts(to=to)
         with self._lock, ledger_file.alone(self._db, self.path):
             try:
                 ledger_file.append_send(self._db, (receipt, to, _now()))
@@ -240,6 +258,7 @@ class Ledger:
         """Close the file; all charges are on the disk already."""
         with self._lock:
             self._db.close()
+            self._db = _Closed(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -302,7 +321,7 @@ def _budget(given: Mapping[str, Any]) -> dict[str, str]:
     """The budget of a new ledger as texts from which the same numbers are read."""
     if given["epsilon"] is None:
         raise BadSetting("a new ledger needs a budget: give epsilon")
-    epsilon, delta = check_epsilon(given["epsilon"]), float(given["delta"] or 0.0)
+    epsilon, delta = check_epsilon(given["epsilon"]), as_number("delta", given["delta"] or 0.0)
     accountant = given["accountant"] or "basic"
     if accountant not in ACCOUNTANTS:
         raise UnknownName("accountant", accountant, ACCOUNTANTS)
@@ -313,7 +332,16 @@ def _budget(given: Mapping[str, Any]) -> dict[str, str]:
     return {"epsilon": repr(epsilon), "delta": repr(delta), "accountant": accountant}
 
 
+def _check_texts(**given: Any) -> None:
+    """Refuse what the file would keep as a text although its hash is of something else."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise BadSetting(f"{name} must be a text, got {value!r}")
+
+
 def _hash(schema: str | None) -> str:
+    if not isinstance(schema, str | None):
+        raise BadSetting("schema must be the text of a schema, as to_json() gives it")
     return "" if schema is None else hashlib.sha256(schema.encode()).hexdigest()
 
 

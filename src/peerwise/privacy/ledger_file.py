@@ -67,6 +67,8 @@ def create(path: Path, about: Mapping[str, str]) -> None:
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # it holds hashes of rows: for its owner alone, as are the files that SQLite makes beside it
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         db = sqlite3.connect(draft, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode = WAL")

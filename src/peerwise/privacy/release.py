@@ -34,6 +34,7 @@ class Release(NamedTuple):
     receipt: int | None  # of the ledger
     clipped: int  # how many numbers were outside the bounds: exact, not to be sent
     noising: Noising  # public: the kind of noise and its scale in every coordinate
+    unknown: int = 0  # how many rows count nowhere, having no known label: exact, not to be sent
 
     @property
     def scale(self) -> np.ndarray:
@@ -52,6 +53,10 @@ def public_schema(
     60.0
     """
     features = []
+    if not isinstance(columns, Mapping):
+        raise BadSetting(f"columns must be a dictionary by the name of a column, got {columns!r}")
+    if isinstance(classes, str) or not hasattr(classes, "__len__"):
+        raise BadSetting(f"classes must be a list of texts, got {classes!r}")
     for name, column in columns.items():
         if isinstance(column, str) or not hasattr(column, "__len__"):
             raise BadSetting(
@@ -81,6 +86,7 @@ def private_statistics(
     delta: float = 0.0,
     noise: Noise = vetted,
     model: str = "naive_bayes",
+    model_options: Mapping[str, Any] | None = None,
     data: str = "rows",
     inside: bool = False,
     person_rows: int = 1,
@@ -91,6 +97,7 @@ def private_statistics(
     `x` is a frame in the units of the data and `y` class names; or `x` are encoded rows and `y`
     class codes.
     `bounds` are by feature, in the units of the data; numbers outside are moved to the bounds.
+    `model_options` are public, such as the length of a row that `multinomial` needs.
     What is hidden is whether one row is there. Noise is added to every class, whether the node
     has rows of it or not, and nothing is clamped, so that noise averages out in a sum over nodes.
     `ledger` is charged before noise is drawn; `data` names the rows in it, and `inside` says that
@@ -98,12 +105,17 @@ def private_statistics(
     among `x`, and what is hidden is whether the person is there; `person` is the column that tells
     persons apart, which the ledger names.
     """
-    if first_phase({"name": model, **resolved(model, {})}, schema) is not None:
+    if not isinstance(schema, Schema):
+        raise BadSetting(f"schema must be a Schema, as public_schema makes it, got {schema!r}")
+    if not isinstance(bounds, Mapping):
+        raise BadSetting(f"bounds must be a dictionary of bounds by column, got {bounds!r}")
+    options = resolved(model, dict(model_options or {}))
+    if first_phase({"name": model, **options}, schema) is not None:
         raise BadSetting(
             f"nodes that learn {model} first agree on an exact sum over rows, which no budget "
-            "allows; use another model, such as naive_bayes"
+            "allows; use another model, such as naive_bayes, or give what is agreed (model_options)"
         )
-    built = model_for(schema, model)
+    built = model_for(schema, model, **options)
     low, high = _encoded(schema, bounds)
     design = design_of(built, tuple(low.tolist()), tuple(high.tolist()))
     noised = noising(design, epsilon, delta, mechanism, split, person_rows)
@@ -123,7 +135,9 @@ def private_statistics(
     q = design.lines
     lines = noise(noised.kind, lines, np.tile(noised.scale[:q], (built.classes, 1)))
     values = design.raw(lines, noise(noised.kind, sums, noised.scale[q:]) if built.shared else None)
-    return Release(Statistics(schema, values, model), receipt, int(clipped), noised)
+    return Release(
+        Statistics(schema, values, model), receipt, int(clipped), noised, int((y < 0).sum())
+    )
 
 
 def exact_coordinates(
@@ -204,11 +218,15 @@ def _encoded(schema: Schema, bounds: Mapping[str, Column]) -> tuple[np.ndarray, 
 
 
 def _is_bounds(column: Any) -> bool:
-    return len(column) == 2 and not any(isinstance(v, str) for v in column)
+    sized = hasattr(column, "__len__") and not isinstance(column, str)
+    return sized and len(column) == 2 and not any(isinstance(v, str) for v in column)
 
 
 def _pair(name: str, column: Any) -> tuple[float, float]:
-    low, high = (float(v) for v in column)
+    try:
+        low, high = (float(v) for v in column)
+    except (TypeError, ValueError):
+        low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise BadSetting(f"the bounds of '{name}' must be finite, low below high, got {column}")
     return low, high

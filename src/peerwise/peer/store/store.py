@@ -1,6 +1,7 @@
 """The file of one peer as a whole: how far it has come, with its letters and its neighbours."""
 
 import hashlib
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,14 +83,17 @@ class Store(File):
                 for statement in TABLES.split(";"):
                     db.execute(statement)
                 if not store.about():
+                    # neighbours are told a hash over what the ledger says of the rows: without
+                    # something that nobody else knows in it, they could try which rows fit
                     store.set(node=node, charter=charter, data=data, text=charter_text, made=now(),
-                             state=STATE)  # fmt: skip
+                             state=STATE, apart=secrets.token_hex(32))  # fmt: skip
             store.check(HASHED, bodies=True)
             store.inbox.letters()  # whether files of large letters are whole
             store.inbox.removes_files = True
             opening.require_same(store, store.about(), node, charter, data, differs)
             if ledger is not None and site is not None:
-                made = store.about()["made"]
+                told = store.about()  # a state of version 0.14 has nothing that nobody knows
+                made = " ".join(told[key] for key in ("made", "apart") if key in told)
                 store.site = SiteBook(site, about_run(charter, data), node, parts, made)
                 store.site.check(store.about().get("ledger"))
                 store.lost = store.site.mend(ledger)
