@@ -55,6 +55,9 @@ def _models(sets: list[str], scale: Scale) -> Tasks:
 datasets = paper.at_hand(SETTINGS["sets"])
 
 # What `peerwise reproduce privacy/...` runs.
-RUN = {"utility": _utility, "tenths": _tenths, "untouched": _untouched, "models": _models}
-PAPER = paper.Paper.of("privacy", datasets, runs=RUN)
+PAPER = paper.Paper.of(
+    "privacy",
+    datasets,
+    runs={"utility": _utility, "tenths": _tenths, "untouched": _untouched, "models": _models},
+)
 ITEMS = PAPER.items

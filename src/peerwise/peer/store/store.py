@@ -92,7 +92,7 @@ class Store(File):
             store.inbox.removes_files = True
             opening.require_same(store, store.about(), node, charter, data, differs)
             if ledger is not None and site is not None:
-                told = store.about()  # a state of version 0.14 has nothing that nobody knows
+                told = store.about()  # a state of version 0.13 has nothing that nobody knows
                 made = " ".join(told[key] for key in ("made", "apart") if key in told)
                 store.site = SiteBook(site, about_run(charter, data), node, parts, made)
                 store.site.check(store.about().get("ledger"))
