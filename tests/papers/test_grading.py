@@ -19,6 +19,7 @@ from peerwise.papers.claims import (
     exact,
     falls,
     less,
+    p_value,
     sample,
     tally,
     total,
@@ -75,6 +76,14 @@ def test_verdicts_are_those_of_t_tests(shift):
         (less(sample(a), shift), ttest_1samp(a, shift).pvalue),
     ):
         assert (verdict.grade == UNDECIDED) == (p > 0.05)
+    apart = total((1.0, sample(a)), (-1.0, sample(b)))
+    np.testing.assert_allclose(p_value(apart), ttest_rel(a, b).pvalue)
+
+
+def test_what_does_not_vary_differs_for_certain_or_not_at_all():
+    assert p_value(sample([0.1, 0.1])) == 0
+    assert p_value(sample([0.0, 0.0])) == 1
+    assert np.isnan(p_value(sample([0.1])))
 
 
 def test_a_margin_lets_a_little_more_pass():

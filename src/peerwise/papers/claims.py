@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from peerwise.papers.items import settings_of
 from peerwise.study.results import Claim, Record
@@ -122,6 +122,15 @@ def less(a: Estimate | float, b: Estimate | float, margin: float = 0.0) -> Verdi
 def within(a: Estimate, b: Estimate | float, margin: float) -> Verdict:
     """Whether a and b are no more than a margin apart: the whole interval is on one side of it."""
     return every((less(a, b, margin), less(b, a, margin)))
+
+
+def p_value(one: Estimate) -> float:
+    """The p-value of a two-sided t test that the mean is 0; NaN where it has no interval."""
+    if one.error is None:
+        return math.nan
+    if one.error == 0:
+        return 0.0 if one.mean else 1.0
+    return 2 * float(stdtr(one.freedom, -abs(one.mean) / one.error))
 
 
 def falls(values: Sequence[Estimate]) -> Verdict:

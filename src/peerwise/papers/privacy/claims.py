@@ -11,14 +11,18 @@ from peerwise.papers.claims import (
     every,
     exact,
     less,
+    p_value,
     sentences,
     tally,
+    total,
 )
 from peerwise.papers.privacy.report import METRICS
+from peerwise.report.comparison import holm
 from peerwise.study.results import Claim
 
 _claim = sentences("privacy")
 LEAST = 0.82  # AUC on Adult
+LEVEL = 0.05  # of all tests of a claim together
 
 
 def not_below(one: Estimate, other: Estimate) -> Verdict:
@@ -45,21 +49,27 @@ def claims(number: Numbers) -> list[Claim]:
             )
             if not ours or not theirs:
                 continue
-            verdicts = _verdicts(ours, theirs)
-            claims.append(_claim(name, every(verdicts.values()), tally(verdicts), metric=metric))
+            pairs = {
+                " ".join(map(str, place)): (ours[place], theirs[place])
+                for place in ours
+                if place in theirs
+            }
+            verdicts = {place: not_below(*pair) for place, pair in pairs.items()}
+            counted = f"{tally(verdicts)}; {_together(pairs)}"
+            claims.append(_claim(name, every(verdicts.values()), counted, metric=metric))
     return [*claims, *_adult(number)]
 
 
-def _verdicts(
-    ours: Mapping[object, Estimate], theirs: Mapping[object, Estimate]
-) -> Mapping[str, Verdict]:
-    return {
-        " ".join(map(str, place if isinstance(place, tuple) else (place,))): not_below(
-            ours[place], theirs[place]
-        )
-        for place in ours
-        if place in theirs
-    }
+def _together(pairs: Mapping[str, tuple[Estimate, Estimate]]) -> str:
+    """Which are below in tests that all together find one by mistake once in twenty times."""
+    apart = {place: total((1.0, one), (-1.0, other)) for place, (one, other) in pairs.items()}
+    corrected = holm([p_value(one) for one in apart.values()])
+    below = [
+        place
+        for (place, one), p in zip(apart.items(), corrected, strict=True)
+        if one.mean < 0 and p < LEVEL
+    ]
+    return f"below after Holm's correction: {', '.join(below) or 'none'}"
 
 
 def _adult(number: Numbers) -> list[Claim]:
