@@ -1,4 +1,4 @@
-"""Claims of the study of privacy: cells that are below alone, and below whatever else was tested."""
+"""Claims of the study of privacy: cells below alone, and below whatever else was tested."""
 
 from types import SimpleNamespace
 
