@@ -5,11 +5,14 @@ import decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerwise import data
+from peerwise.data.discreet import discreet
 from peerwise.data.each_row import read_each
 from peerwise.data.loaders import Table
 from peerwise.data.schema import Feature, Schema
@@ -17,13 +20,19 @@ from peerwise.errors import BadData
 
 DAY = datetime.datetime(2020, 1, 1)
 NOON = datetime.datetime(2020, 1, 1, 12)
+LARGE = 900_000_000_000_207_009  # a code that is rounded in double precision
+LARGE_TEXTS = (str(LARGE), str(LARGE + 2))
 
 
 def read(path, cells, labels, categories, classes):
-    frame = pd.DataFrame({"a": cells, "y": labels})
-    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
+    if path.suffix == ".csv":
+        pd.DataFrame({"a": cells, "y": labels}).to_csv(path, index=False)
+    else:  # not by pandas, whose columns have no gaps among whole numbers
+        pq.write_table(pa.table({"a": cells, "y": labels}), path)
     schema = Schema((Feature("a", "categorical", categories),), classes, "y")
-    return read_each(data.load(path, target="y"), schema)
+    with discreet():
+        table = data.load(path, target="y")
+    return read_each(table, schema)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +42,25 @@ def read(path, cells, labels, categories, classes):
         ("csv", ["1", "2", "2"], ["0,5", "1,5", "7.5"], ("1", "2"), ("0.5", "1.5")),
         ("parquet", [DAY, DAY, NOON], ["0", "1", "1"], ("2020-01-01", "x"), ("0", "1")),
         ("parquet", [DAY, NOON, None], ["0", "1", "1"], ("2020-01-01 00:00:00", "x"), ("0", "1")),
+        ("csv", ["1", "2", "2"], ["NaN", "1", "x"], ("1", "2"), ("NaN", "1")),
+        ("csv", ["1", "2", "2"], ["Infinity", "0", "01"], ("1", "2"), ("Infinity", "0")),
+        ("csv", ["1", "2", "2"], ["1", "1.0", "x"], ("1", "2"), ("1", "1.0")),
+        ("parquet", [LARGE, LARGE + 2, None], ["0", "1", "1"], LARGE_TEXTS, ("0", "1")),
+        ("parquet", [True, False, None], ["0", "1", "1"], ("True", "False"), ("0", "1")),
+        ("parquet", [1, 2, 2], [LARGE, LARGE + 2, None], ("1", "2"), LARGE_TEXTS),
     ],
-    ids=["a category with a comma", "a class with a comma", "days", "days with a time"],
+    ids=[
+        "a category with a comma",
+        "a class with a comma",
+        "days",
+        "days with a time",
+        "classes that are numbers, and nan",
+        "and infinite",
+        "and spelt in two ways",
+        "a gap beside large codes",
+        "a gap beside booleans",
+        "a gap beside large classes",
+    ],
 )
 def test_the_last_row_changes_no_other(tmp_path, kind, cells, labels, categories, classes):
     path = tmp_path / f"rows.{kind}"

@@ -82,7 +82,7 @@ def test_only_the_needed_columns_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
         pd,
         "read_parquet",
-        lambda path, columns: asked.append(columns) or read(path, columns=columns),
+        lambda path, columns, **how: asked.append(columns) or read(path, columns=columns, **how),
     )
     listed(tmp_path, kind="tabular", file="t.parquet", target="ill", not_features=["id", "part"])
     assert asked == [["age", "job", "grade", "ill"]]

@@ -87,7 +87,10 @@ def read_frame(path: Path, header: Header, columns: Sequence[str] | None = None)
         if not header.sep:
             if MARK.encode() in (pq.read_schema(path).metadata or {}).get(b"hash", b""):
                 check(path, "take a whole copy of it")
-            return pd.read_parquet(path, columns=wanted)
+            # a column of whole numbers with a gap is not made one of floating-point numbers, which
+            # would round large codes
+            whole = {"integer_object_nulls": True}
+            return pd.read_parquet(path, columns=wanted, to_pandas_kwargs=whole)
         return _csv(path, header.sep, header=0, names=header.names)[wanted].copy()
 
 

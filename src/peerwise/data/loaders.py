@@ -103,10 +103,13 @@ def available(folder: str | Path | None = None) -> list[dict[str, Any]]:
 
 
 def _texts(values: Any) -> Array:
-    """Labels as texts, None where missing; 1 and 1.0 are the same where all are numbers."""
+    """Labels as texts, None where missing; 1 and 1.0 are the same where all are numbers.
+
+    Under a privacy budget a label is its own text: one that is no number must not change others.
+    """
     coded = factorise(values)
     read = parse(coded.texts)
-    if read.fits.all() and not read.codes.any():
+    if not is_discreet() and read.fits.all() and not read.codes.any():
         coded = spelt(coded)
     return np.array([*coded.texts, None], dtype=object)[coded.codes]
 
