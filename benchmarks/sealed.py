@@ -163,7 +163,7 @@ def _phase(
         peers[name].node, peers[name].memory, peers[name].agreed = node, memory, agreed
     one, rounds = peers.pop(me), peers[charter.neighbours(me)[0]].plan.rounds(phase)
     times = []
-    for t in range(TIMED):
+    for t in range(min(TIMED, rounds - 1)):
         place = Place(phase, t)
         bodies = {}
         for name, peer in peers.items():

@@ -82,7 +82,9 @@ def test_only_the_needed_columns_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
         pd,
         "read_parquet",
-        lambda path, columns, **how: asked.append(columns) or read(path, columns=columns, **how),
+        lambda path, *how, columns, **more: (
+            asked.append(columns) or read(path, *how, columns=columns, **more)
+        ),
     )
     listed(tmp_path, kind="tabular", file="t.parquet", target="ill", not_features=["id", "part"])
     assert asked == [["age", "job", "grade", "ill"]]

@@ -30,11 +30,11 @@ def mixed(a):
 
 
 def term_of(number, at, total, xp=jnp):
-    """What a node adds in a round: depends on all bits of the total before."""
+    """What a node adds in a round: depends on all bits of the total before; below 2^58."""
     place = xp.arange(SIZE, dtype=np.uint32)
     seed = number * np.uint32(40503) + at.astype(np.uint32) * np.uint32(977) + place
     low = mixed(seed + mixed(total[..., 0]))
-    return xp.stack([low, mixed(low ^ total[..., 1])], -1)
+    return xp.stack([low, mixed(low ^ total[..., 1]) >> np.uint32(6)], -1)
 
 
 def summing(sums):
@@ -243,6 +243,54 @@ def test_where_a_sum_waits_for_all_members_nobody_can_start_an_epoch(least, foll
     part = {**sums.said(other, None), **more}
     heard = sums.listened(own, Inbox(None, {}, None, None, jax.tree.map(lambda a: a[None], part)))
     assert (int(heard["epoch"]), int(heard["high_made"])) == (follows, 7 * (follows > 0))
+
+
+def told(sums, own, **lie):
+    """The state after a neighbour has told a total, right but for the lie."""
+    other = sums.begin(jnp.asarray(1, jnp.int32))
+    fact = {"fact": np.int32(1), "round": np.int32(1), "before": np.int32(0), "clock": np.int32(1)}
+    part = {**sums.said(other, None), **fact, **lie}
+    part = jax.tree.map(lambda a: jnp.asarray(a)[None], part)
+    return sums.listened(own, Inbox(None, {}, None, None, part))
+
+
+@pytest.mark.parametrize(
+    ("lie", "taken"),
+    [
+        ({}, True),
+        ({"sum": np.full((SIZE, 2), 2**30 - 1, np.uint32)}, True),
+        ({"sum": words.as_words(np.array([0, 0, 2**62]))}, False),
+        ({"sum": words.as_words(np.array([0, -(2**62) - 1, 0]))}, False),
+        ({"round": np.int32(LAST + 1)}, False),
+        ({"round": np.int32(2**31 - 1)}, False),
+    ],
+    ids=["none", "large", "too large", "too small", "a round too late", "the last number there is"],
+)
+def test_a_total_that_there_cannot_be_is_not_taken(lie, taken):
+    sums = Aligned(N, SIZE, LAST, N)
+    heard = told(sums, sums.begin(jnp.asarray(0, jnp.int32)), **lie)
+    assert int(heard["done"]) == taken
+    assert int(heard["lost"]) == 0
+
+
+def test_who_completes_a_sum_that_no_rows_can_make_learns_no_more():
+    """Masks of members that were told other totals do not cancel."""
+    sums = Aligned(2, SIZE, LAST, 2)
+    pair = [sums.begin(jnp.asarray(i, jnp.int32)) for i in (0, 1)]
+    high = jnp.asarray([[0, 1], [0, 1], [0, 1 << 30]], jnp.uint32)  # 2^62 is the last
+    pair = [sums.making(pair[0], high), sums.making(pair[1], high * 0)]
+    parts = [None, None]
+    for _ in range(6):
+        parts = [sums.said(own, part) for own, part in zip(pair, parts, strict=True)]
+        parts = [jax.tree.map(lambda a: jnp.asarray(a)[None], part) for part in parts[::-1]]
+        pair = [
+            sums.listened(own, Inbox(None, {}, None, None, part))
+            for own, part in zip(pair, parts, strict=True)
+        ]
+        parts = [jax.tree.map(lambda a: a[0], part) for part in parts]
+    for own in pair:
+        assert (int(own["done"]), int(own["lost"])) == (0, aligned.SPOILT)
+        assert not sums.due({**own, "made": own["made"] * 0})[0]
 
 
 @pytest.mark.some("TermsAgain")

@@ -57,14 +57,14 @@ def learnt(method, **options):
 
 
 def test_without_noise_and_with_a_huge_clip_it_is_crc():
-    ours, theirs = learnt(clipped(1e9)), learnt(BASE)
+    ours, theirs = learnt(clipped(1e6)), learnt(BASE)
     assert np.abs(theirs - theirs.mean(0)).max() > 0.1  # nodes have learnt different things
     np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
 def test_a_small_clip_makes_another_and_smaller_update():
     still = np.asarray(MODEL.uniform(M0, jnp.float32))
-    far = [np.abs(learnt(clipped(c)) - still).max() for c in (0.01, 0.5, 1e9)]
+    far = [np.abs(learnt(clipped(c)) - still).max() for c in (0.01, 0.5, 1e6)]
     assert far[0] < far[1] < far[2]
     # a round moves a node by the clip of each row at most, and averaging moves nobody further
     assert far[0] <= ROUNDS * EACH * 0.01

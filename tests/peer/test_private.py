@@ -7,11 +7,14 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import Alone, federation, run_all
+from federation import Alone, federation, run_all, signed
 from peerwise import methods
-from peerwise.errors import BadData, BadSetting
+from peerwise.errors import BadData, BadFile, BadSetting
 from peerwise.peer.learning import constant
+from peerwise.peer.protocol.messages import Envelope
+from peerwise.peer.serve import no_copy
 from peerwise.peer.signing import parted
+from peerwise.peer.site import Drawn
 from peerwise.peer.store import Store
 from peerwise.privacy import Overspent, Tape, vetted
 from peerwise.privacy.mechanism import gaussian_sigma
@@ -159,6 +162,86 @@ def test_a_state_put_back_draws_no_noise_for_rounds_that_had_some(tmp_path, acco
     node.step(memory, 2, {})
     assert noise.draws == 1
     back.close()
+
+
+def test_noise_never_makes_a_round_fail_so_that_it_would_be_drawn_again(tmp_path):
+    """A neighbour at the edge of what letters may hold; noise above 0 would go beyond it."""
+    method = {"name": "private_crc", "lr": 0.05, "clip": 1e6}
+    budget = {"epsilon": 0.001, "delta": 1e-5}
+    fed = federation(tmp_path, PAIR, method, rounds=3, privacy={"epsilon": 0.001}, budget=budget)
+    for seed in range(4):
+        daemon = fed._replace(folder=tmp_path / str(seed)).daemon("a", noise=(noise := Counted()))
+        one = Alone(daemon)
+        edge = jax.tree.map(
+            lambda a: np.full_like(a, 1e15) if np.ndim(a) else np.asarray(a),
+            next(iter(daemon.node.letters(daemon.memory, 0).values())),
+        )
+        head = {"ledger": f"0:{'0' * 64}"}
+        content = daemon.format.encode(edge, Envelope("b", 0, 0), head)
+        one.accept("b", signed(daemon, content, "b", (0, 0)))
+        one.until(lambda: daemon.place.round > 0)  # noqa: B023
+        assert noise.draws == 1
+        assert not list(daemon.store.quarantine.letters())
+        one.close()
+
+
+def test_of_two_copies_of_a_state_one_draws_the_noise_of_a_round(tmp_path):
+    budget = {"epsilon": 5.0, "delta": 1e-5}
+    method = {"name": "private_crc", "lr": 0.05}
+    fed = federation(tmp_path, PAIR, method, rounds=3, privacy={"epsilon": 5.0}, budget=budget)
+    Alone(fed.daemon("a")).close()
+    one, other = _copies(fed)
+    with one.transaction():
+        one.site.reach(1)
+    with pytest.raises(Drawn, match="a copy of this state has drawn noise"), other.transaction():
+        other.site.reach(1)
+    assert other.site.drawn() == 1
+    one.close()
+    other.close()
+
+
+def test_of_two_copies_of_a_state_one_releases(tmp_path):
+    """Both were copied before the release, and are at it at the same moment."""
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=2, **SPENDS)
+    fed.daemon("a").store.close()
+    one, other = _copies(fed)
+    charge = {"mechanism": "laplace", "parameters": {}, "epsilon": 0.5, "data": "rows"}
+
+    def released(store, meanwhile=lambda: None):
+        with store.transaction():
+            store.ledger.charge(**charge, inside=True)
+            meanwhile()
+
+    with pytest.raises(Drawn):  # the other settles the one charge that both have found
+        released(one, lambda: released(other))
+    one.close()
+    other.close()
+
+
+def _copies(fed):
+    """The file of a peer, opened in its place and in a copy, beside the same ledger."""
+    copy = fed.folder / "copy"
+    copy.mkdir()
+    shutil.copytree(fed.folder / "a", copy / "a")
+    (copy / "a.ledger").symlink_to(fed.folder / "a.ledger")
+    return [fed._replace(folder=at).daemon("a").store for at in (fed.folder, copy)]
+
+
+def test_a_copy_of_a_state_that_runs_is_refused(tmp_path):
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=2, **SPENDS)
+    fed.daemon("a").store.close()
+    one, other = _copies(fed)
+    with (
+        no_copy(one.site),
+        pytest.raises(BadFile, match="a copy of this state runs beside"),
+        no_copy(other.site),
+    ):
+        pass
+    with no_copy(other.site):
+        pass
+    assert not one.site.lock.exists()
+    one.close()
+    other.close()
 
 
 def test_a_charter_that_was_paid_for_in_another_state_says_so(tmp_path):

@@ -301,6 +301,34 @@ def test_two_copies_of_a_state_that_run_at_once_hide_one_term(tmp_path):
     other.close()
 
 
+def test_two_copies_that_make_a_term_at_the_same_moment_send_one(tmp_path):
+    """Neither finds the other's term in the ledger before its own file has it."""
+    fed = federation(tmp_path, STAR, CRC, rounds=ROUNDS, **SPENDS)
+    one = fed.daemon("b").store
+    one.mask_secret()
+    with one.transaction():
+        one.ledger.charge("gaussian", {}, 1.0, 1e-6, data="sums", inside=True)
+    one.close()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copytree(tmp_path / "b", copy / "b")
+    (copy / "b.ledger").symlink_to(tmp_path / "b.ledger")
+    one, other = (fed._replace(folder=at).daemon("b").store for at in (tmp_path, copy))
+
+    def hides(store, mark, meanwhile=lambda: None):
+        with store.transaction():
+            store.use_mask(1, 1, mark)
+            meanwhile()
+
+    with pytest.raises(Reused):
+        hides(one, "one", lambda: hides(other, "another"))
+    assert len(other.site.left("term")) == 1
+    one.close()
+    other.close()
+    with pytest.raises(Reused):  # nor does it send its own when it is started again
+        fed.daemon("b")
+
+
 def test_a_sum_is_never_too_old_to_be_heard(tmp_path):
     """Parts of a network that run at different paces would else stop to hear each other."""
     pace = {"mode": "async", "staleness": 2}

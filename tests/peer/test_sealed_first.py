@@ -16,6 +16,7 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import Failed, Place
 from peerwise.peer.sealing import Sealing, without_terms
 from peerwise.peer.views import learnt
+from peerwise.privacy.sealing import fresh_secret, public_key
 from taped import assert_same_model, recorded, simulated
 
 PATH = nx.relabel_nodes(nx.path_graph(3), dict(enumerate("abc")))
@@ -150,6 +151,40 @@ def test_without_a_members_term_there_is_no_sum_and_the_peer_says_so(tmp_path):
     assert int(state.value["sums"]["lost"]) == 1
     assert not words.as_integers(state.value["sums"]["term"]).any()
     assert jax.tree.structure(state) == jax.tree.structure(without_terms(state, "again"))
+
+
+def test_masks_of_who_was_told_another_total_do_not_cancel(tmp_path):
+    """In other units its rows would move a sum by more than the noise of the others hides."""
+    case = {**CASES["features and units"], "rounds": 16, "features": 5, **SPENDS}
+    fed = federation(tmp_path, PATH, case.pop("method"), **case)
+    secrets = {name: fresh_secret() for name in "abc"}
+    keys = {name: public_key(secret).hex() for name, secret in secrets.items()}
+    plans = {name: Plan(fed.charter, name, fed.tables[name]) for name in "abc"}
+    kinds = plans["a"].kinds
+
+    def summed(told):
+        """The sum of all terms as they leave, and of the terms; one member was told this."""
+        left, terms = 0, 0
+        for name, plan in plans.items():
+            plan.seal_with(None, secrets[name])
+            first = {**honest, "units": told} if name == "a" else honest
+            node = plan.node(len(kinds) - 1, {"keys": keys, "first": first})
+            state = node.begin().state
+            term = node._adapt.term(state, None)
+            terms = terms + term
+            left = left + node._adapt.masked(term, state.value["sums"])
+        return left, terms
+
+    honest = {}
+    for kind in kinds[1:-1]:
+        method = plans["a"].node(kinds.index(kind), {"keys": keys, "first": honest}).method
+        total = np.zeros(method.adapt.sums.size)
+        total[0] = 90.0
+        honest[kind] = total.tolist()
+    left, terms = summed(honest["units"])
+    np.testing.assert_array_equal(left, terms)
+    left, terms = summed([91.0, *honest["units"][1:]])
+    assert (left != terms).all()
 
 
 def test_a_peer_without_a_sum_ends_only_once_its_neighbours_have_its_letters(tmp_path, monkeypatch):

@@ -10,18 +10,18 @@ from peerwise.privacy import vetted
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.shares import (
     FINEST,
-    MOST,
     ROOM,
     bits_for,
     honest_members,
     least_members,
+    most_rows,
     shared_noise,
 )
 
 
 @pytest.mark.parametrize(
     ("nodes", "honest", "least", "members"),
-    [(50, 2 / 3, 50, 33), (3, 2 / 3, 3, 2), (10, 1.0, 10, 10), (50, 2 / 3, 45, 28), (6, 0.5, 6, 3)],
+    [(50, 2 / 3, 50, 33), (3, 2 / 3, 3, 2), (10, 1.0, 10, 9), (50, 2 / 3, 45, 28), (6, 0.5, 6, 3)],
 )
 def test_honest_members_are_rounded_down_and_less_those_that_can_be_left_out(
     nodes, honest, least, members
@@ -44,15 +44,16 @@ def test_what_nobody_could_rely_on_is_refused(nodes, honest, least, says):
         honest_members(nodes, honest, least)
 
 
+@pytest.mark.parametrize("sums", [1, 2, 64, 1000])
 @pytest.mark.parametrize("nodes", [2, 50, 1000, 10_000])
-def test_no_sum_of_any_rows_can_overflow(nodes):
+def test_no_sum_of_any_rows_can_overflow(nodes, sums):
     """Every node has as many rows as can be summed at all, and all move a number one way."""
-    bits = bits_for(nodes)
+    bits, most = bits_for(nodes, sums), sums * most_rows(sums)
     assert 8 <= bits <= FINEST
-    assert nodes * MOST * 2**bits <= 2**ROOM
-    grid = shared_noise(np.array([0.3, 5.0]), np.array([1e3, 1e4]), nodes, 1)
+    assert nodes * most * 2**bits <= 2**ROOM
+    grid = shared_noise(np.array([0.3, 5.0]), np.array([1e3, 1e4]), nodes, 1, sums)
     # rows and noise together, with a sign
-    assert nodes * MOST * 2**bits + nodes * 40 * grid.std.max() < 2**63
+    assert nodes * most * 2**bits + sums * nodes * 40 * grid.std.max() < 2**63
     assert (np.array([0.3, 5.0]) / grid.step <= 2**bits).all()
 
 
@@ -63,6 +64,14 @@ def test_noise_that_could_overflow_or_is_too_small_for_the_grid_is_refused():
         shared_noise(np.ones(1), np.array([1e-9]), 50, 33)
     with pytest.raises(BadSetting, match="take fewer nodes"):
         bits_for(10**8)
+    with pytest.raises(BadSetting, match="take fewer nodes or releases"):
+        bits_for(10**4, 10**5)
+
+
+def test_whoever_reads_a_sum_takes_off_its_own_noise():
+    """So of two nodes one makes all the noise, even if both are honest."""
+    assert honest_members(2, 1.0, 2) == 1
+    assert honest_members(8, 1.0, 8) == 7
 
 
 def test_noise_that_double_precision_would_round_is_refused():

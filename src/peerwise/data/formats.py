@@ -89,8 +89,12 @@ def read_frame(path: Path, header: Header, columns: Sequence[str] | None = None)
                 check(path, "take a whole copy of it")
             # a column of whole numbers with a gap is not made one of floating-point numbers, which
             # would round large codes
-            whole = {"integer_object_nulls": True}
-            return pd.read_parquet(path, columns=wanted, to_pandas_kwargs=whole)
+            return pd.read_parquet(
+                path,
+                "pyarrow",
+                columns=wanted,
+                to_pandas_kwargs={"integer_object_nulls": True},
+            )
         return _csv(path, header.sep, header=0, names=header.names)[wanted].copy()
 
 

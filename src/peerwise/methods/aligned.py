@@ -27,6 +27,11 @@ parts of a network go on by themselves; it also bounds whom a root can shut out.
 **Joining.** Nobody is taken back. Who was taken out relays sums, hears totals and may be the root
 of the tree. Once it missed a total it is `lost`, as is a member whose state was set back, and
 learns no more.
+
+**Lies.** Nobody can check a term. A total that a neighbour tells must be of a round that there is,
+and no number in it may be beyond what rows and noise can come to; the same holds of a sum that the
+node completes itself. If that does not hold, masks did not cancel: somebody lies, or told some
+nodes another total before. The node takes no such total; it is `lost`, and learns no more.
 """
 
 from typing import Any, NamedTuple
@@ -38,6 +43,7 @@ from peerwise.core import Array, Inbox, Message, Range, Tree
 from peerwise.methods import relaying, words
 
 Sums = dict[str, Any]  # the state of a node
+MISSED, SPOILT = 1, 2  # why a node is lost: it lacks a total, or a sum is none that rows can make
 EPOCH = ("epoch", "chief", "members", "known", "high_done", "high_made")  # what all of one know
 RANGES = (
     Range("part.news", 0),
@@ -73,7 +79,7 @@ class Aligned(NamedTuple):
             "done": zero,  # the round of the last total
             "before": zero - 1,  # and of the total before it
             "total": nothing,
-            "lost": zero,  # 1: a total was missed
+            "lost": zero,  # `MISSED` or `SPOILT`
             "made": zero,  # the round of the last term
             "term": nothing,
             "at": zero + 1,  # the round of the sum of what neighbours said
@@ -178,12 +184,13 @@ class Aligned(NamedTuple):
         chain = (at == s["high_done"]) | (at > s["high_made"])
         next_ = (parts["before"] == s["done"]) | ~self.member(s)
         valid = _same(s, parts) & (parts["fact"] == 1) & chain & (at > s["done"]) & next_
+        valid = valid & (at <= self.rounds) & words.is_sum(parts["sum"]).all(-1)
         first = valid.argmax()
         updated = self._with_total(s, at[first], parts["before"][first], parts["sum"][first])
         return _choose(valid.any() & self.together(s), updated, s)
 
     def _with_total(self, s: Sums, at: Array, before: Array, total: Array) -> Sums:
-        missed = (before != s["done"]).astype(jnp.int32)
+        missed = MISSED * (before != s["done"]).astype(jnp.int32)
         lost = jnp.maximum(s["lost"], missed)
         return {**s, "done": at, "before": before, "total": total, "lost": lost}
 
@@ -203,8 +210,12 @@ class Aligned(NamedTuple):
         every = every & (whole["count"] == words.size_of(s["members"]))
         every = every & self.together(s) & _caught(s)
         over = self._with_total(s, at, s["done"], whole["sum"])
+        fits = words.is_sum(whole["sum"]).all()
+        spoilt = jnp.where(every & ~fits, SPOILT, s["lost"])
         return _choose(
-            every, {**over, "at": at + 1, "got": self._none()}, {**s, "at": at, "got": got}
+            every & fits,
+            {**over, "at": at + 1, "got": self._none()},
+            {**s, "at": at, "got": got, "lost": spoilt},
         )
 
     def _waited(self, s: Sums, start: Sums) -> Sums:

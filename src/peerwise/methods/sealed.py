@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from peerwise.core import Array, Inbox, Method, Shard, Slots, State, Tree, number_of
 from peerwise.declare import declares
-from peerwise.errors import BadSetting
+from peerwise.errors import BadData, BadSetting
 from peerwise.methods import aligned, words
 from peerwise.methods.aligned import Aligned
 from peerwise.methods.private_crc import clipped_update, noise_multiplier
@@ -37,10 +37,12 @@ from peerwise.privacy.shares import (
     bits_for,
     honest_members,
     least_members,
+    most_rows,
     shared_noise,
 )
 from peerwise.privacy.sums import exact_update
 
+MANY = 10**6  # rounds, and sums: they are counted in 32 bits
 RELEASES = 64  # sums of a calibration, where the rounds allow them
 
 
@@ -54,7 +56,10 @@ class Trust(NamedTuple):
         float, Gt(0.5), Le(1), "share of the nodes that a sum must have; 1: it waits for all"
     ] = 1.0
     patience: Annotated[
-        int, Ge(1), "rounds without progress after which missing nodes are left out, if they may"
+        int,
+        Ge(1),
+        Le(MANY),
+        "rounds without progress after which missing nodes are left out, if they may",
     ] = 256
 
 
@@ -263,6 +268,7 @@ def sealed_crc(
     releases: Annotated[
         int | None,
         Ge(1),
+        Le(MANY),
         "sums that are released; none: as many as fit into the rounds, at most 64",
     ] = None,
     clip: Annotated[float, Gt(0), Le(1e6), "how far one row may move a sum"] = 3.0,
@@ -299,7 +305,8 @@ def _crc(
     size = model.classes * model.size
     std = noise_multiplier(budget.epsilon, budget.delta, releases) * clip * budget.rows
     std /= math.sqrt(budget.share)
-    grid = shared_noise(np.full(size, clip), np.full(size, std), nodes, honest)
+    # all totals are added up, too
+    grid = shared_noise(np.full(size, clip), np.full(size, std), nodes, honest, releases)
     sums = Aligned(nodes, size, releases, least, trust.patience)
     update = clipped_update(model, clip)
     theta = jax.jit(model.theta)
@@ -316,8 +323,14 @@ def _crc(
             return np.asarray(model.features(jnp.asarray(x, jnp.float64)))
 
     def exact(state: State, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if len(y) > most_rows(releases):
+            raise BadData(
+                f"a node may have {most_rows(releases)} rows where several sums are added up, got "
+                f"{len(y)}; split the site into two nodes"
+            )
         weight = np.asarray(theta(state.value["statistics"]).weight, float)
-        return exact_update(features, x, y, weight, clip, bits_for(nodes)).reshape(-1) / grid.step
+        bits = bits_for(nodes, releases)
+        return exact_update(features, x, y, weight, clip, bits).reshape(-1) / grid.step
 
     def learn(state: State) -> State:
         value, memory = state.value, state.memory

@@ -75,6 +75,11 @@ def as_words(integers: Array) -> np.ndarray:
     return whole[..., None].view("<u4")
 
 
+def is_sum(words: Array) -> Array:
+    """Whether numbers [..., 2] are between -2^62 and 2^62, as sums that leave room are."""
+    return words[..., 1] + np.uint32(1 << 30) < np.uint32(1 << 31)
+
+
 def bit(number: Array, words: int) -> Array:
     """A set of one, as bits of so many words."""
     place = jnp.arange(words, dtype=jnp.uint32)

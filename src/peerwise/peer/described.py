@@ -169,7 +169,7 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     if cell.method.traits.releases != "sealed":
         return
     table, nodes = cell["method"], world.nodes
-    least, honest = members(nodes, trust_of(cell), table.get("releases", 1) or RELEASES)
+    least, honest = members(nodes, trust_of(cell), _released(table))
     if least < nodes and pace == "deadline":
         raise BadSetting(
             f"[method] least = {table['least']:g} allows sums without some nodes, but with [pace] "
@@ -177,7 +177,7 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
             "every deadline, and nodes that drift apart miss each other's letters; set [pace] "
             'mode = "async", or least = 1'
         )
-    bits_for(nodes)
+    bits_for(nodes, _released(table))
     as_if_nothing(cell, world)  # whatever is agreed first
     if world.budget is None or not adds_noise(cell):
         return
@@ -185,11 +185,16 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     asked = blank_model(cell["model"], world.schema).size
     share = 1 - table["first"] if firsts(cell, world) else 1.0
     multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
-    sums = max(table.get("releases") or RELEASES, asked)
-    most = multiplier * math.sqrt(sums) * cell["privacy"]["person_rows"]
+    released = _released(table)
+    most = multiplier * math.sqrt(max(released, asked)) * cell["privacy"]["person_rows"]
     # a grid's step is a power of two: beside it a reach of 1 is the least, and one below 1 the most
     reach = np.array([1.0, np.nextafter(1.0, 0.0)])
-    shared_noise(reach, most * reach, nodes, honest)
+    shared_noise(reach, most * reach, nodes, honest, released)
+
+
+def _released(table: Mapping[str, Any]) -> int:
+    """How many sums a method adds up, at most."""
+    return table.get("releases", 1) or RELEASES
 
 
 def check_cell(

@@ -181,8 +181,9 @@ class Keeping:
         with store.transaction():
             if done is not None and not begins:
                 self._plan.pay(phase, store.ledger)
-                if store.site is not None and self._plan.draws(phase):
-                    store.site.reached = t
+                drew = self._plan.draws(phase) and t > self._plan.drawn
+                if store.site is not None and drew:
+                    store.site.reach(t)
             if begins:
                 store.set(agreed=json.dumps(outcome.agreed))
             if (used := self._plan.used_mask(phase, outcome.memory)) is not None:

@@ -1,5 +1,7 @@
 """What a peer runs under a charter: the phases, and in each of them one node of the network."""
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +18,7 @@ from peerwise.core import Range, Shard, State
 from peerwise.declare import build
 from peerwise.errors import BadSetting, extra
 from peerwise.learner.firsts import sum_of
+from peerwise.methods.aligned import SPOILT
 from peerwise.methods.private_crc import noise_multiplier
 from peerwise.methods.sealed_total import total_of
 from peerwise.methods.total import total
@@ -27,6 +30,7 @@ from peerwise.peer.identity import Identity
 from peerwise.peer.learning import Learning, constant
 from peerwise.peer.roster import KeyNode
 from peerwise.peer.sealing import RELEASE, Sealing, masks_of, used_mask, without_terms
+from peerwise.peer.wire import LARGEST, NAMES
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.sums import exact_update
@@ -101,10 +105,13 @@ class Plan:
             world = self.learning.world(self.x, self.y, before)
             total = total_of(sum_of(self.cell, world, kind), memory.state.value)
             if total is None:
+                why = self.spoilt(phase, memory) or (
+                    "a member added no term, because it lacks a mask key or its state was restored "
+                    "from a backup"
+                )
                 raise BadSetting(
-                    f"there is no sealed sum for '{kind}': a member added no term, because it "
-                    "lacks a mask key or its state was restored from a backup; all sites must "
-                    "start a new charter"
+                    f"there is no sealed sum for '{kind}': {why}; all sites must start a new "
+                    "charter"
                 )
             return {**known, "first": {**known.get("first", {}), kind: total.tolist()}}
         sums = jax.tree.map(lambda a: np.asarray(a).tolist(), dict(memory.state.value["total"]))
@@ -131,6 +138,15 @@ class Plan:
         sealed: Any = node.method.adapt
         sums = memory.state.value["sums"]
         return not sums["lost"] and int(sealed.sums.stage(sums)) <= sealed.sums.rounds
+
+    def spoilt(self, phase: int, memory: Memory) -> str | None:
+        """Why a node learns no more from sealed sums, if a sum was none that rows can make."""
+        if not self.seals(phase) or int(memory.state.value["sums"]["lost"]) != SPOILT:
+            return None
+        return (
+            "the sum over all members is none that rows can make: a member lies, or somebody has "
+            "told members totals that differ"
+        )
 
     def put_back(self, phase: int, memory: Memory) -> Memory:
         """The memory of a peer that has said more than it knows of."""
@@ -236,7 +252,11 @@ class Plan:
             rows = self.learning.world(*exact, agreed, exact=True).x, exact[1]
         if self._secret is not None and agreed is not None:
             masks = masks_of(self.charter, self.name, sealed, self._secret, agreed["keys"])
-        return Sealing(sealed, self.charter.names, rows, self._noise, masks, release)
+        # masks of nodes that were told other totals must not cancel: in other units a row moves a
+        # sum by more than the noise of the others hides
+        first = json.dumps((agreed or {}).get("first", {}), sort_keys=True).encode()
+        known = hashlib.sha256(first).hexdigest()
+        return Sealing(sealed, self.charter.names, rows, self._noise, masks, release, known)
 
     @property
     def _privacy(self) -> tuple[float, float, int]:
@@ -316,8 +336,13 @@ class Plan:
             change = exact_update(
                 features, np.asarray(shard.x), own, np.asarray(fitted.weight, float), clip
             )
-            noisy = self._noise("gaussian", change, std)
+            kind = fitted.weight.dtype
+            noisy = moved(state.value, jnp.asarray(self._noise("gaussian", change, std), kind))
+            # a letter holds no larger numbers: a round that failed by its noise would be done again
+            # with other noise, and what neighbours see would tell of both
+            most = LARGEST[NAMES[np.dtype(kind)]]
+            value = jax.tree.map(lambda a: jnp.clip(a, -most, most), noisy)
             memory = {**state.memory, "guards": state.memory["guards"] + fitted.guards}
-            return State(moved(state.value, jnp.asarray(noisy, fitted.weight.dtype)), memory)
+            return State(value, memory)
 
         return adapt

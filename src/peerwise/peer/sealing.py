@@ -34,7 +34,8 @@ class Sealing:
 
     `rows` are its exact x and y, None where there is no noise. `masks` is None before there are
     keys, and where a node is only looked at. No two sums under a charter have the same `release`
-    and round.
+    and round. `known` is the hash of what earlier sums agreed on: masks cancel only among those
+    that know the same.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class Sealing:
         noise: Noise,
         masks: Masks | None,
         release: str = RELEASE,
+        known: str = "",
     ):
         self._sealed, self._names, self._rows = sealed, names, rows
-        self._noise, self._masks, self._release = noise, masks, release
+        self._noise, self._masks, self._release, self._known = noise, masks, release, known
 
     def __call__(self, state: State, shard: Shard, t: int) -> State:
         """The state with a term for the next sum, if one is due."""
@@ -73,7 +75,8 @@ class Sealing:
         if self._masks is None:  # a share of the noise protects nobody whose term can be read
             raise BadSetting("there are no keys yet, and no term may leave without its mask")
         at = int(self._sealed.sums.stage(sums))
-        place = Place(f"{int(sums['epoch'])} {int(sums['chief'])}", self._release, at)
+        epoch = f"{int(sums['epoch'])} {int(sums['chief'])}"
+        place = Place(epoch, f"{self._release} {self._known}", at)
         members = members_of(np.asarray(sums["members"]), self._names)
         out: np.ndarray = term + self._masks.mask(place, members, len(term))
         return out

@@ -23,6 +23,7 @@ from peerwise.peer.meters import Meters
 from peerwise.peer.options import Options
 from peerwise.peer.own_site import Site
 from peerwise.peer.renewing import Renewals
+from peerwise.peer.site import SiteBook
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
 
@@ -46,6 +47,36 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_copy(book: SiteBook | None) -> Iterator[None]:
+    """Refuse a state of which a copy runs beside the same ledger: both would draw noise.
+
+    The system lets go when a process ends; the file of the lock is then removed.
+    """
+    if book is None:
+        yield
+        return
+    path = book.lock
+    while True:
+        try:
+            file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise BadFile(f"cannot write beside the ledger, {path}: {error.strerror}") from None
+        try:
+            if not _locked(file):
+                raise BadFile(
+                    f"a copy of this state runs beside the ledger {book.ledger.path}; stop it: two "
+                    "copies would draw noise twice for one charge"
+                )
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), path.stat()):  # not one that was just removed
+                    yield
+                    path.unlink(missing_ok=True)
+                    return
+        finally:
+            os.close(file)
+
+
 def _locked(file: int) -> bool:
     """Whether the lock is ours now; who looks whether a peer runs holds it for a moment, too."""
     for _ in range(TRIES):
@@ -60,11 +91,13 @@ class Ended(NamedTuple):
     """How a peer ended: whether all rounds are done, and who still waits for its last letter.
 
     `silent`: those for whom it waited, and who have said nothing for as long as it is patient.
+    `spoilt`: why it learnt no more from sealed sums.
     """
 
     done: bool
     lacking: tuple[str, ...]
     silent: tuple[str, ...] = ()
+    spoilt: str | None = None
 
 
 Beside = Callable[[Health, Callable[[], None]], AbstractContextManager[Any]]
@@ -167,11 +200,13 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         with shown:
             done = await daemon.run()
         signs.cancel()
-        return Ended(done, daemon.lacking if done else (), daemon.silent)
+        memory = daemon.memory
+        spoilt = None if memory is None else plan.spoilt(daemon.place.phase, memory)
+        return Ended(done, daemon.lacking if done else (), daemon.silent, spoilt)
 
     try:
         keep_objects()
-        with heard():
+        with heard(), no_copy(store.site):
             return asyncio.run(run())
     finally:
         store.close()

@@ -12,14 +12,17 @@ With every letter goes how long the ledger is and the hash of its last entry. A 
 taken back is shorter, or has another hash where it was: neighbours refuse such letters.
 """
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from peerwise.errors import BadFile, BadSetting
+from peerwise.errors import BadFile, BadSetting, PeerwiseError
 from peerwise.peer.protocol.messages import BadLetter, Place
 from peerwise.privacy import Ledger
 from peerwise.privacy.rows import GROUP, Part, released_parts, share_rows
+from peerwise.privacy.sealing import Reused
 
 LEFT = "neighbours"  # to whom a settled charge is noted as sent
 
@@ -42,6 +45,17 @@ class Head(NamedTuple):
                 "the letter does not state its sender's privacy ledger, as [budget] asks"
             )
         return cls(int(length), mark)
+
+
+class Drawn(PeerwiseError):
+    """Noise that was drawn a second time for one charge."""
+
+    def __init__(self, ledger: Path):
+        super().__init__(
+            f"the ledger {ledger} says that a copy of this state has drawn noise for the same "
+            "charge: nothing was sent; go on with the copy that has done more rounds, and remove "
+            "this one"
+        )
 
 
 def about_run(charter: str, data: str) -> str:
@@ -74,7 +88,6 @@ class SiteBook:
         self._made = made
         self._unsettled: list[int] = []
         self.terms: list[str] = []  # of sealed sums, that are not noted yet
-        self.reached: int | None = None  # the round that noise was drawn up to, if not noted yet
 
     def charge(
         self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
@@ -108,14 +121,31 @@ class SiteBook:
     def settle(self) -> None:
         """Note that what was paid for is on the disk and may leave."""
         while self._unsettled:
-            self.ledger.sent(self._unsettled[0], LEFT)
+            with self.ledger.alone():
+                if self.ledger.sends(self._unsettled[0]):
+                    self._unsettled.clear()
+                    raise Drawn(self.ledger.path)
+                self.ledger.sent(self._unsettled[0], LEFT, inside=True)
             self._unsettled.pop(0)
         while self.terms:
-            self.ledger.sent(self._mine()[0][0], self.terms[0])  # all sums are one charge
+            term = self.terms[0]
+            with self.ledger.alone():  # a copy of this state may have come first
+                if (other := self.instead_of(term)) is not None:
+                    self.terms.clear()
+                    raise Reused(other)
+                self.ledger.sent(self._mine()[0][0], term, inside=True)  # all sums are one charge
             self.terms.pop(0)
-        if self.reached is not None:
-            self.ledger.sent(self._mine()[0][0], f"{self._round}{self.reached}")
-            self.reached = None
+
+    def reach(self, t: int) -> None:
+        """Note that this state has drawn noise up to a round; refused if a copy of it has.
+
+        Before the round is on the disk: after a crash in between its update is left out, and not
+        drawn again.
+        """
+        with self.ledger.alone():
+            if self.drawn() >= t:
+                raise Drawn(self.ledger.path)
+            self.ledger.sent(self._mine()[0][0], f"{self._round}{t}", inside=True)
 
     def drawn(self) -> int:
         """The round up to which this state, or a later one that it was put back from, drew noise.
@@ -127,6 +157,13 @@ class SiteBook:
         return max(map(int, rounds), default=0)
 
     @property
+    def lock(self) -> Path:
+        """The file that a process holds which runs with this state, or with a copy of it."""
+        mark = hashlib.sha256(self._made.encode()).hexdigest()[:16]
+        path = self.ledger.path.resolve()
+        return path.with_name(f"{path.name}.{mark}.lock")
+
+    @property
     def _round(self) -> str:
         """How a note begins that says up to which round this state drew noise."""
         return f"noise of the state of {self._made} up to round "
@@ -134,9 +171,18 @@ class SiteBook:
     def lacking(self, terms: set[str], key: str) -> list[str]:
         """The terms that left under a key and that a state lacks; what it has is noted."""
         left = self.left(key)
+        for term in terms:
+            if (other := self.instead_of(term)) is not None:
+                raise Reused(other)
         self.terms += sorted(terms.difference(left))
         self.settle()
         return [to for to in left if to not in terms]
+
+    def instead_of(self, term: str) -> int | None:
+        """The round of a term, if another one left for the same sum."""
+        about, _, _ = term.rpartition(" ")
+        others = set(self.left(f"{about} ")) - {term}
+        return int(about.rpartition(" ")[2]) if others else None
 
     def left(self, begin: str) -> list[str]:
         """The terms that left and that begin so."""

@@ -202,10 +202,14 @@ class Ledger:
             query = "SELECT receiver FROM sends WHERE release = ? ORDER BY rowid"
             return [str(to) for (to,) in self._db.execute(query, (receipt,))]
 
-    def sent(self, receipt: int, to: str) -> None:
-        """Note that a release was handed to somebody; it costs nothing more."""
+    def sent(self, receipt: int, to: str, *, inside: bool = False) -> None:
+        """Note that a release was handed to somebody; it costs nothing more.
+
+        With `inside`, in a transaction that the caller has begun.
+        """
         _check_texts(to=to)
-        with self._lock, ledger_file.alone(self._db, self.path):
+        change = nullcontext() if inside else ledger_file.alone(self._db, self.path)
+        with self._lock, change:
             try:
                 ledger_file.append_send(self._db, (receipt, to, _now()))
             except sqlite3.IntegrityError:

@@ -20,6 +20,7 @@ ROOM = 61  # bits that a sum of all terms, and that of all noise, may take: with
 WHOLE = 53  # bits of a share, which is drawn in double precision: rounded, it hides no last bits
 COARSEST = 4.0  # steps of a share's deviation: with fewer the sum of shares is no discrete Gaussian
 FINEST = 24  # bits of a grid below what a row can do
+MOST_OFTEN = 2**25  # rows of a node that adds to several sums
 TAIL = 40.0  # deviations beyond which noise lies with a probability below 1e-300
 
 
@@ -39,7 +40,8 @@ class Grid(NamedTuple):
 def honest_members(nodes: int, honest: float, least: int) -> int:
     """The honest members that every sum has, if a share `honest` of all nodes is.
 
-    Up to nodes - least of them may be left out of a sum, all of them honest.
+    Up to nodes - least of them may be left out of a sum, all of them honest. Who reads a sum may be
+    a member, honest or not, which takes off its own share: at most nodes - 1 count.
     """
     if not 0 < honest <= 1:
         raise BadSetting(f"honest must be above 0 and at most 1, got {honest}")
@@ -48,11 +50,12 @@ def honest_members(nodes: int, honest: float, least: int) -> int:
             f"least must be more than half of the {nodes} nodes, or two parts of the network could "
             f"go on by themselves, got {least} nodes"
         )
-    left = math.floor(honest * nodes + 1e-9) - (nodes - least)
+    counted = min(math.floor(honest * nodes + 1e-9), max(nodes - 1, 1))
+    left = counted - (nodes - least)
     if left < 1:
         raise BadSetting(
             f"a sum may leave out {nodes - least} of {nodes} nodes, so it may have none of the "
-            f"{math.floor(honest * nodes + 1e-9)} honest ones; raise honest or least"
+            f"{counted} honest ones; raise honest or least"
         )
     return left
 
@@ -62,27 +65,41 @@ def least_members(nodes: int, least: float) -> int:
     return max(math.ceil(least * nodes - 1e-9), 1)
 
 
-def bits_for(nodes: int) -> int:
-    """Bits of a grid below what a row can do, so that no sum of any rows can overflow."""
-    bits = ROOM - math.ceil(math.log2(nodes)) - int(math.log2(MOST))
+def most_rows(sums: int = 1) -> int:
+    """The rows that a node may have where so many sums are added up."""
+    return MOST if sums == 1 else MOST_OFTEN
+
+
+def bits_for(nodes: int, sums: int = 1) -> int:
+    """Bits of a grid below what a row can do, so that no sum of any rows can overflow.
+
+    Nor can so many `sums` over all nodes, added up, if no node has more than `most_rows`.
+    """
+    bits = ROOM - math.ceil(math.log2(nodes)) - math.ceil(math.log2(sums))
+    bits -= int(math.log2(most_rows(sums)))
     if bits < 8:
-        raise BadSetting(f"a sum over {nodes} nodes could overflow 64 bits; take fewer nodes")
+        what, fewer = "a sum", "nodes"
+        if sums > 1:
+            what, fewer = f"{sums} sums together", "nodes or releases"
+        raise BadSetting(f"{what} over {nodes} nodes could overflow 64 bits; take fewer {fewer}")
     return min(bits, FINEST)
 
 
-def shared_noise(reach: np.ndarray, scale: np.ndarray, nodes: int, honest: int) -> Grid:
+def shared_noise(
+    reach: np.ndarray, scale: np.ndarray, nodes: int, honest: int, sums: int = 1
+) -> Grid:
     """The grid of values that one row moves by `reach` [size] at most, and a node's noise.
 
-    `scale` is the deviation that the noise of `honest` nodes must have together.
+    `scale` is the deviation that the noise of `honest` nodes must have together, in each of `sums`.
     """
     _, exponent = np.frexp(reach)
-    step = np.ldexp(1.0, exponent - bits_for(nodes))
+    step = np.ldexp(1.0, exponent - bits_for(nodes, sums))
     std = np.asarray(scale, float) / math.sqrt(honest) / step
     noisy = std > 0
     if (std[noisy] < COARSEST).any():
         raise BadSetting("each node's noise is below the grid's step; lower epsilon")
     most = TAIL * std.max(initial=0)
-    if most > 2.0**WHOLE or nodes * most > 2.0**ROOM:
+    if most > 2.0**WHOLE or sums * nodes * most > 2.0**ROOM:
         raise BadSetting(
             "the noise of all nodes could overflow 64 bits; raise epsilon, or take fewer nodes"
         )

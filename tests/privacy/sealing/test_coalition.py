@@ -12,6 +12,7 @@ import pytest
 from peerwise.errors import BadSetting
 from peerwise.privacy.sealing import expected_parts, mask_graph, partners_wanted
 from peerwise.privacy.sealing.graph import ALL_PAIRS, CHANCE
+from peerwise.privacy.shares import honest_members
 
 NAMES = [f"n{i:02}" for i in range(50)]
 
@@ -125,6 +126,15 @@ def test_partners_by_default():
         assert expected_parts(n, colluders, k) <= CHANCE < expected_parts(n, colluders, k - 2)
     with pytest.raises(BadSetting, match="from 0 to 6 may collude"):
         partners_wanted(8, 7)
+
+
+@pytest.mark.parametrize("n", [65, 66, 78, 84, 85, 89, 120, 200])
+def test_the_graph_of_any_share_of_honest_members_can_be_drawn(n):
+    """Where nearly all pairs are partners pairing at random finds no graph."""
+    for honest in (0.05, 0.1, 0.2, 0.3, 0.5, 2 / 3, 1.0):
+        k = partners_wanted(n, min(n - honest_members(n, honest, n), n - 2))
+        k = min(k + n * k % 2, n - 1)
+        assert {len(to) for to in mask_graph([f"n{i}" for i in range(n)], b"", k).values()} == {k}
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (7, 4), (50, 6), (50, 12), (9, 8), (6, 4)])

@@ -122,8 +122,13 @@ def run(
         require_room(site)
         return
     beside = () if access is None else (_beside(state, home, access),)
-    done, lacking, silent = serve(site, *beside)
+    done, lacking, silent, spoilt = serve(site, *beside)
     where = f"state in [bold]{escape(str(state))}[/]"
+    if spoilt:
+        raise PeerwiseError(
+            f"{node}: {spoilt}. What was learnt before is kept; compare `peerwise peer audit` with "
+            "the other sites, and start a new charter without who lied"
+        )
     if lacking:
         raise PeerwiseError(
             f"{node}: all rounds done, but {', '.join(lacking)} did not get the last letter within "

@@ -132,7 +132,6 @@ class Store(File):
         """Nothing of a transaction that failed goes into the site's ledger."""
         if self.site is not None:
             self.site.terms.clear()
-            self.site.reached = None
 
     def about(self) -> dict[str, str]:
         """Whose file this is."""
@@ -227,7 +226,7 @@ class Store(File):
         if self.site is not None:
             secret = self.about()["mask_secret"]
             term = _term(secret, phase, at, mark)
-            if set(self.site.left(_term(secret, phase, at, ""))) - {term}:
+            if self.site.instead_of(term):
                 raise Reused(at)  # by a copy of this state, which runs beside it
             self.site.terms.append(term)
 

@@ -87,13 +87,14 @@ def partners_wanted(n: int, colluders: int) -> int:
 
     All others up to `ALL_PAIRS` members: then any two honest ones are partners. With more, the
     least even number for which the expected number of honest members or groups that are cut off
-    is below `CHANCE`.
+    is below `CHANCE`; all others, too, where that is more than half of them, because graphs of
+    nearly all pairs are hard to draw.
     """
     if not 0 <= colluders <= n - 2:
         raise BadSetting(f"of {n} members from 0 to {n - 2} may collude, got {colluders}")
     if n <= ALL_PAIRS:
         return n - 1
-    for k in range(4, n - 1, 2):
+    for k in range(4, n // 2 + 1, 2):
         if expected_parts(n, colluders, k) <= CHANCE:
             return k
     return n - 1
