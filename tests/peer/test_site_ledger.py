@@ -301,6 +301,22 @@ def test_a_ledger_of_another_site_is_refused_before_anything_is_drawn(files, tmp
     open_site_ledger(tmp_path / "own", 1.0, "b", ("a", "b")).close()
 
 
+def test_a_ledger_inside_the_state_folder_is_refused(files):
+    """Before, a state that was put back brought an older ledger with it."""
+    folder, _, _ = files
+    inside = folder / "s" / "deep" / "site.ledger"
+    inside.parent.mkdir(parents=True)
+    Ledger.open(inside, node="ward", epsilon=1.5).close()
+    (folder / "link").symlink_to(folder / "s")
+    for path in (inside, folder / "link" / "deep" / "site.ledger", folder / "s" / "none"):
+        for dry in (False, True):
+            with pytest.raises(BadSetting, match="in the state folder .* give its budget back"):
+                site_of(folder, ledger=path, dry=dry)
+    (folder / "s2").mkdir()  # a folder whose name begins alike
+    Ledger.open(folder / "s2" / "site.ledger", node="ward", epsilon=1.5).close()
+    site_of(folder, ledger=folder / "s2" / "site.ledger").ledger.close()
+
+
 def test_a_person_counts_with_the_first_rows_and_noise_covers_them(files):
     folder, frame, made = files
     charter = made(person="who", person_rows=2)
