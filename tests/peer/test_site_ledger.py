@@ -310,7 +310,7 @@ def test_a_ledger_inside_the_state_folder_is_refused(files):
     (folder / "link").symlink_to(folder / "s")
     for path in (inside, folder / "link" / "deep" / "site.ledger", folder / "s" / "none"):
         for dry in (False, True):
-            with pytest.raises(BadSetting, match="in the state folder .* give its budget back"):
+            with pytest.raises(BadSetting, match=r"in the state folder .* give its budget back"):
                 site_of(folder, ledger=path, dry=dry)
     (folder / "s2").mkdir()  # a folder whose name begins alike
     Ledger.open(folder / "s2" / "site.ledger", node="ward", epsilon=1.5).close()

@@ -132,7 +132,7 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
     honest = honest_members(nodes, table["honest"], least_members(nodes, table["least"]))
     return [
         f"Gaussian noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over "
-        f"all nodes. This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
+        f"all nodes. This site adds a share: {honest} honest nodes of {nodes} make the whole.",
         *_large_delta(charter, delta),
         _masked(charter),
         *_first(charter),
