@@ -15,6 +15,7 @@ from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
 from peerwise.learner import Cell, World, cell, expand, offered
 from peerwise.learner.firsts import as_if_nothing, firsts, trust_of
+from peerwise.learner.noise import adds_noise
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
@@ -122,13 +123,6 @@ def cell_of(description: Mapping[str, Any]) -> Cell:
 def one_value(varied: Varies) -> BadSetting:
     """The error for a list where one value is expected."""
     return BadSetting(f"{varied} is a list, but a charter describes one run; give one value")
-
-
-def adds_noise(cell: Cell) -> bool:
-    """Whether nodes release something with noise, and so spend a budget."""
-    spends = cell.method.traits.releases != "nothing" and "privacy" in cell
-    epsilon = cell["privacy"]["epsilon"] if spends else None
-    return epsilon is not None and math.isfinite(epsilon)
 
 
 def world_of(

@@ -5,9 +5,10 @@ import math
 import networkx as nx
 
 from peerwise.learner.firsts import firsts
+from peerwise.learner.noise import adds_noise
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise, most_delta, private_methods, spends, unit_of
+from peerwise.peer.described import most_delta, private_methods, spends, unit_of
 from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
 
