@@ -302,8 +302,8 @@ class Charter(Terms):
                 "whole network, from which methods take the size of their steps"
             )
         if self.budget is not None:  # otherwise they are refused
-            delta = self.noise_spent()[1]
-            if not self.own_code and rows and delta > 1 / (10 * rows):
+            delta = 0.0 if self.own_code else self.noise_spent()[1]
+            if rows and delta > 1 / (10 * rows):
                 lines.append(
                     f"delta {delta:g} is more than a tenth of 1 / {rows}, the rows of this node: "
                     "noise may let single rows through as they are; agree on a smaller one"

@@ -162,9 +162,10 @@ def new(
             check_ledger(bounds_epsilon, ledger, site)
             known = read_known(bound, categories, classes)
             wanted = unbounded(table, known, dropped) if bounds_epsilon is not None else []
-    elif bound or categories or classes or bounds_epsilon or person:
+    elif bound or categories or classes or bounds_epsilon or person or ledger or site:
         raise BadSetting(
-            "--bound, --categories, --classes, --bounds-epsilon and --person need --epsilon"
+            "--bound, --categories, --classes, --bounds-epsilon, --ledger, --site and --person "
+            "need --epsilon"
         )
     drafted = partial(
         draft,
