@@ -309,6 +309,37 @@ def test_a_ledger_is_shown_and_belongs_to_its_node(tmp_path):
     assert isinstance(other.exception, BadFile)
 
 
+def test_a_ledger_says_for_whom_epsilon_is_and_counts_receivers_alone(tmp_path):
+    """Before, "nan nan" stood beside releases of all rows, and notes of a peer counted as sent."""
+    path, row = tmp_path / "ward.ledger", {"unit": "row"}
+    with Ledger.open(path, node="ward", epsilon=2.0) as ledger:
+        ledger.charge("laplace", row, 0.25, data="all")
+        ledger.charge("laplace", row | {"state": "ab:cd"}, 0.25, data="a: all",
+                      group="rows", part="0 to 40")  # fmt: skip
+        for to in "ward 8", "ward 9":
+            ledger.sent(1, to)
+        for to in "neighbours", "noise of the state of xy up to round 3", "term of a sum":
+            ledger.sent(2, to)
+
+    def shown(*options):
+        said = CliRunner().invoke(app, ["ledger", str(path), *options]).output
+        assert max(map(len, said.splitlines())) <= 80
+        return said, [line.split() for line in said.splitlines() if "laplace" in line]
+
+    said, lines = shown()
+    assert "Epsilon is for one row." in said
+    assert [line[5] for line in lines] == ["2", "1"]
+    assert "nan" not in shown("--details")[0]
+    person = {"unit": "person ('patient', at most 3 rows of each)"}
+    with Ledger.open(path, node="ward") as ledger:
+        ledger.charge("laplace", person, 0.25, data="persons")
+        ledger.charge("laplace", {}, 0.25, data="of the library")
+    said = " ".join(shown()[0].split())
+    assert "Epsilon of 1 to 2 is for one row." in said
+    assert "Epsilon of 3 is for one person ('patient', at most 3 rows of each)." in said
+    assert "Epsilon of 4 is for what the release's author says." in said
+
+
 def test_a_ledger_says_how_its_releases_add_up(tmp_path):
     """Before, two releases of 1 were shown with .84 spent, and nothing said why."""
     path = tmp_path / "ward.ledger"

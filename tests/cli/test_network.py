@@ -223,6 +223,7 @@ def test_with_a_budget_nothing_of_the_sample_is_in_the_charter(network, ward, tm
         (["--categories", "sex=f"], "two or more"),
         (["--bound", "rage=0:1", "--classes", "no,yes"], "unknown column 'rage'"),
         (["--bounds-epsilon", 0.1], "--ledger"),
+        (["--site", "ward"], "--ledger and --site are used only with --bounds-epsilon"),
         (["--bounds-epsilon", "nan"], "--bounds-epsilon must be a finite number"),
         (["--epsilon", 0], "epsilon"),
         (["--classes", "no,yes", "--person", "sexx"], "did you mean 'sex'"),
@@ -257,14 +258,16 @@ def test_bounds_are_paid_for_once_nothing_else_is_wrong_and_for_a_person(network
         ([], "--classes"),
         (["--addresses", "host", *person], "neither HOST:PORT"),
         (["--bound", "rage=0:1", *person], "unknown column 'rage'"),
+        (["--site", "hall", *person], "is the ledger of node 'ward', not of 'hall'"),
     ):
         code, said = network(*PRIVATE, *find, *wrong)
         assert code == 2
         assert says in said
     with Ledger.open(ledger, node=None) as book:
         assert book.receipts() == 0
-    code, said = network(*PRIVATE, *find, *person)
+    code, said = network(*PRIVATE, *find, *person, "--site", "ward")
     assert code == 0, said
+    assert "charged to the ledger of 'ward': epsilon 0.5 for these bounds" in said
     with Ledger.open(ledger, node=None) as book:
         (entry,) = book.table()["parameters"]
     assert entry["unit"] == "person ('who', at most 3 rows of each)"

@@ -202,7 +202,7 @@ def test_a_folder_without_a_state_is_one_line(peerwise, tmp_path):
 
 
 def test_meters_answer_at_a_port_of_this_machine():
-    meters = Meters()
+    meters = Meters("person ('who', at most 3 rows of each)")
     (port,) = free_ports(1)
     meters.serve(port)
     meters.round(0, 7, 3, 1, 0.2, 0.25)
@@ -213,6 +213,7 @@ def test_meters_answer_at_a_port_of_this_machine():
     assert "peerwise_missed_total 1.0" in told
     assert 'peerwise_refused_total{why="stranger"} 1.0' in told
     assert "peerwise_epsilon_spent 1.5" in told
+    assert "epsilon for one person ('who', at most 3 rows of each)" in told
 
 
 def test_rows_are_read_with_the_charters_target(left):

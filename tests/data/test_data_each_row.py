@@ -77,6 +77,7 @@ CELLS = [
     1, 1.0, 2.5, "1", "1,0", "x", True, False, "True", None, np.nan, pd.NaT, np.inf, -0.0, b"1",
     np.float32(0.1), 0.1, np.int64(1), np.bool_(True), 2**70, 1e300, "", "1_0", [1], (1, 2), {},
     decimal.Decimal("2.50"), DAY, NOON, pd.Timestamp(DAY, tz="UTC"), datetime.date(2020, 1, 1),
+    2j, 1 + 0j, np.complex64(2.5), datetime.timedelta(1), pd.Timedelta(1, "s"), pd.NA,
 ]  # fmt: skip
 TEXTS = ("1", "0", "True", "2.5", "x", "2020-01-01", "0.1")
 
@@ -102,6 +103,21 @@ def test_no_cell_of_a_frame_says_how_another_is_read(cells, kind):
         alone = of_objects([cell], object)
         np.testing.assert_array_equal(x[i], alone[0][0])
         assert y[i] == alone[1][0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers", "places"),
+    [
+        ([1, 2.5, 2j], [1, 2.5, np.nan], [0, 3, np.nan]),
+        ([datetime.timedelta(1), None], [np.nan, np.nan], [np.nan, np.nan]),
+        ([1, 10**5000], [1, np.nan], [0, np.nan]),
+    ],
+    ids=["a complex cell", "durations", "more digits than Python spells"],
+)
+def test_one_cell_refuses_no_others(cells, numbers, places):
+    """Before, each was refused, in a frame in memory: that tells of one row."""
+    x, _ = of_objects(cells, None)
+    np.testing.assert_array_equal(x, np.transpose([numbers, places]))
 
 
 def test_a_column_that_is_there_twice_is_refused_in_words():

@@ -71,10 +71,13 @@ class _Folders:
         return self.folder / "state" / name
 
 
-def write_state(fed, name, state, rounds=7):
+def write_state(fed, name, state, rounds=7, budget=None):
     """A state after some rounds."""
+    schema = fed.charter.schema().to_json()
     store = Store.open(state, node=name, charter=fed.charter.hash, charter_text=fed.charter.text(),
-                       data="rows", budget=None, schema=fed.charter.schema().to_json())  # fmt: skip
+                       data="rows", budget=budget, schema=schema)  # fmt: skip
+    if budget is not None:
+        store.ledger.charge("laplace", {}, 0.5, data="all rows")
     others = fed.charter.neighbours(name)
     with store.transaction():
         store.set(phases="1", rounds="20", held_out="12")
@@ -227,6 +230,22 @@ def test_nothing_of_a_row_is_shown(fed, peers):
     assert set(SiteLook(peers.federation.state("node0"))()["letters"][0]) == {
         "to", "phase", "round", "bytes", "sha256", "made", "taken",
     }  # fmt: skip
+
+
+def test_what_epsilon_is_for_stands_on_the_page(tab, tmp_path):
+    """Before, a row and a person looked alike on the page of a site."""
+    spends = {"epsilon": 2.0, "delta": 0.0}
+    fed = federation(tmp_path, RING, {"name": "gossip_nb"}, rounds=20,
+                     privacy={"epsilon": 1.0, "person": "who"}, budget=spends)  # fmt: skip
+    state = tmp_path / "state"
+    write_state(fed, "node0", state, budget=spends)
+    one = "for one person ('who', at most 1 row of each)"
+    with site_page(state, fed.keys, None, None, Access()) as server:
+        tab.open(server.address)
+        tab.until("document.getElementById('privacy').innerText.includes('is spent')")
+        said = tab.text
+    assert f"privacy budget ε spent, {one}" in said
+    assert f"is left, {one}" in said
 
 
 def test_a_peer_that_has_not_begun_is_said(tmp_path):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from peerwise.errors import PeerwiseError
+from peerwise.learner.noise import EPSILON, LOCAL
 from peerwise.page import thin
 from peerwise.page.document import as_json, one_file
 from peerwise.page.run import gather, write
@@ -55,6 +56,14 @@ def test_the_page_has_the_numbers_of_the_run(tab, report, run_folder):
         assert number == pytest.approx(record["value"], abs=5.1e-4), record
         checked += 1
     assert checked > 15
+
+
+def test_what_is_to_be_said_of_the_numbers_stands_below_the_table(tab, run_folder, tmp_path):
+    page = gather(run_folder) | {"notes": [EPSILON, LOCAL]}
+    (tmp_path / "report.html").write_text(one_file("run", "run", page))
+    tab.open((tmp_path / "report.html").as_uri())
+    assert EPSILON in tab.text
+    assert LOCAL.removeprefix("Warning: ") in tab.text
 
 
 def test_curves_graph_classes_and_reliability_are_there(tab, report):

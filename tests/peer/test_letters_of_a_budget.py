@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from audits import DELTA
-from budgeted import CASES, EPSILON, SOME, all_letters, told, without_values
+from budgeted import CASES, EPSILON, SOME, all_letters, plan_of, told, without_values
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,10 @@ def blind(monkeypatch):
 def test_letters_and_models_tell_nothing_of_rows_but_what_got_noise(case):
     whole, seen = all_letters(CASES[case], "all")
     assert len(set(whole)) > 2
+    # charters name the kind of noise that is drawn, and the delta that it costs
+    drawn = {"laplace" if kind == "laplace" else "gaussian" for kind, _, _ in seen}
+    kind, delta = plan_of(CASES[case], "a", "none").charter.noise_spent()
+    assert ({kind}, delta > 0) == (drawn, kind == "gaussian")
     covered = {}
     for kind in ("one less", "a hostile row", "no such person", "one", "none"):
         other, noised = all_letters(CASES[case], kind)

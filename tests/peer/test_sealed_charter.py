@@ -85,6 +85,16 @@ def test_what_leaves_says_on_whom_it_relies(tmp_path):
     fed = federation(tmp_path, TREE, NB, **SPENDS)
     said = " ".join(what_leaves(fed.charter))
     assert "2 honest nodes of 3 make the whole" in said
+    assert "several rows of one person, and" in said
+    assert "ledger and the hash of its last entry go with every letter" in said
+
+
+def test_what_leaves_of_sealed_sums_covers_a_person_whose_rows_count(tmp_path):
+    """Before, several rows of one person were said not to be covered where a person is the unit."""
+    person = {**SPENDS, "privacy": {**SPENDS["privacy"], "person": "who", "person_rows": 3}}
+    said = " ".join(what_leaves(federation(tmp_path, TREE, NB, **person).charter))
+    assert "for one person ('who', at most 3 rows of each)" in said
+    assert "several rows of one person beyond those that count" in said
 
 
 @pytest.mark.parametrize(

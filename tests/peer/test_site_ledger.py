@@ -20,6 +20,7 @@ from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
 from peerwise.peer.site import Head, SiteBook, Watch, about_run, open_site_ledger
 from peerwise.peer.store import store
+from peerwise.peer.terms import BudgetTerms
 from peerwise.peer.transport import Refused
 from peerwise.privacy import Ledger, Tape, ledger
 from peerwise.privacy.rows import Part, known_parts, parts_of, row_hashes, share_rows
@@ -300,6 +301,22 @@ def test_a_ledger_of_another_site_is_refused_before_anything_is_drawn(files, tmp
     open_site_ledger(tmp_path / "own", 1.0, "b", ("a", "b")).close()
 
 
+def test_a_ledger_inside_the_state_folder_is_refused(files):
+    """Before, a state that was put back brought an older ledger with it."""
+    folder, _, _ = files
+    inside = folder / "s" / "deep" / "site.ledger"
+    inside.parent.mkdir(parents=True)
+    Ledger.open(inside, node="ward", epsilon=1.5).close()
+    (folder / "link").symlink_to(folder / "s")
+    for path in (inside, folder / "link" / "deep" / "site.ledger", folder / "s" / "none"):
+        for dry in (False, True):
+            with pytest.raises(BadSetting, match=r"in the state folder .* give its budget back"):
+                site_of(folder, ledger=path, dry=dry)
+    (folder / "s2").mkdir()  # a folder whose name begins alike
+    Ledger.open(folder / "s2" / "site.ledger", node="ward", epsilon=1.5).close()
+    site_of(folder, ledger=folder / "s2" / "site.ledger").ledger.close()
+
+
 def test_a_person_counts_with_the_first_rows_and_noise_covers_them(files):
     folder, frame, made = files
     charter = made(person="who", person_rows=2)
@@ -379,6 +396,46 @@ def test_no_row_decides_whether_a_node_takes_part(files):
         )
     nothing = Table("rows", odd[["age"]][:1], np.array(["perhaps"], object), "ill")
     assert made().rows(nothing)[1].tolist() == [-1]
+
+
+def test_what_leaves_names_the_noise_and_the_delta_that_it_costs(files):
+    """Before, it stated a delta also where the smaller variance made it Laplace noise."""
+    _, _, made = files
+    few = made().model_copy(update={"budget": BudgetTerms(epsilon=1.0, delta=1e-5)})
+    said = " ".join(what_leaves(few))  # of one number Laplace noise has the smaller variance
+    assert "Laplace noise: epsilon 1, delta 0 for one row" in said
+    assert "but for a chance" not in said
+    forced = few.text().replace("[privacy]", '[privacy]\nmechanism = "gaussian"')
+    said = " ".join(what_leaves(Charter.parse(forced)))
+    assert "Gaussian noise: epsilon 1, delta 1e-06 for one row" in said
+    assert "but for a chance of 1e-06" in said
+
+
+def test_a_delta_that_may_let_rows_through_is_warned_of(files):
+    """Before, neither the charter's delta nor a node's rows beside it were looked at."""
+    _, _, made = files
+
+    def charter(delta, rows):
+        budget = BudgetTerms(epsilon=1.0, delta=delta)
+        text = made().model_copy(update={"budget": budget}).text()
+        more = f'[privacy]\nmechanism = "gaussian"\ndelta = {delta}'
+        read = Charter.parse(text.replace("[privacy]", more))
+        return read.model_copy(update={"limits": read.limits.model_copy(update={"rows": rows})})
+
+    def warned(charter):
+        return [line for line in what_leaves(charter) if line.startswith("Warning")]
+
+    assert not warned(charter(1e-4, 1000))
+    (line,) = warned(charter(2e-4, 1000))
+    assert "delta 0.0002 is more than a tenth of 1 / 1000" in line
+    (line,) = warned(charter(2e-3, 10))
+    assert "delta 0.002 is more than .001" in line
+    table = Table(
+        "rows", pd.DataFrame({"age": [30.0] * 600}), np.array(["no"] * 600, object), "ill"
+    )
+    assert not charter(1e-4, 1000).odd_rows(table)
+    (line,) = charter(2e-4, 1000).odd_rows(table)
+    assert "delta 0.0002 is more than a tenth of 1 / 600, the rows of this node" in line
 
 
 def test_what_leaves_is_said_with_and_without_noise(files):

@@ -127,3 +127,12 @@ def test_privacy_losses_are_never_looser_than_the_other_accountants():
     assert loss(mixed, 1e-6).epsilon == pytest.approx(loss(one, 1e-6).epsilon, abs=1e-6)
     assert loss([Charge(2.0)], 1e-6).epsilon <= 2.0
     assert loss([], 1e-6).epsilon == 0
+
+
+@pytest.mark.parametrize("epsilon", [501.0, 1000.0])
+def test_an_epsilon_whose_exponential_overflows_is_added_up_otherwise(epsilon):
+    """Before, dp-accounting ended with an OverflowError above 709."""
+    for charges in ([Charge(epsilon)] * 2, [Charge(epsilon), gaussian_charge(1.0)]):
+        assert loss(charges, DELTA) == renyi(charges, DELTA)
+    assert loss([Charge(epsilon)] * 2, DELTA).epsilon <= 2 * epsilon
+    assert loss([Charge(499.0)], DELTA).epsilon <= 499  # still composed

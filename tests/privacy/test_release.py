@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from peerwise.data.each_row import numbers_of, read_each
+from peerwise.data.loaders import Table
 from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
@@ -23,6 +25,7 @@ from peerwise.privacy.sums import exact_sums
 
 COLUMNS = {"age": (0.0, 100.0), "sex": ("f", "m"), "dose": (-1.0, 3.0)}
 SCHEMA = public_schema(COLUMNS, ("no", "yes", "unsure"))
+AGE = Schema((Feature("age", "numeric"),), ("a", "b"), "y")
 
 
 def rows(m=40, seed=0):
@@ -191,6 +194,42 @@ def test_no_value_decides_whether_bounds_are_found():
     for odd in ("much", None):
         with pytest.raises(BadData, match="must be numbers"):
             private_bounds(odd, epsilon=1.0)
+
+
+def test_private_bounds_read_texts_as_a_release_does():
+    """Before, decimal commas were all missing, and the widest bounds were paid for."""
+    noise = Tape([np.zeros(81)] * 9)
+    plain = [3.0, 4.5, 7.25] * 40
+    expected = private_bounds(plain, epsilon=1.0, noise=noise)
+    commas = [str(v).replace(".", ",") for v in plain]
+    for given in (commas, pd.Series(commas), np.array(commas), [f" {v} " for v in plain]):
+        assert private_bounds(given, epsilon=1.0, noise=noise) == expected
+    frame = pd.DataFrame({"age": ["1,5", 2.0, "x", None, True, "1e999", 2 + 0j, 2j]}, dtype=object)
+    read = read_each(Table("t", frame, np.array(["a"] * 8), "y"), AGE).x[:, 0]
+    seen = numbers_of(frame["age"])
+    np.testing.assert_array_equal(seen, read)
+    np.testing.assert_array_equal(seen, [1.5, 2, np.nan, np.nan, 1, np.nan, 2, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"model_options": 3}, "model_options must be a dictionary"),
+        ({"ledger": "x"}, "ledger must be a Ledger"),
+        ({"noise": None}, "noise must be a function"),
+    ],
+)
+def test_what_is_no_ledger_or_noise_is_refused_before_anything_is_paid(tmp_path, wrong, says):
+    """Before, each was a traceback, and without noise the release had been paid for."""
+    x, y = rows()
+    with Ledger.open(tmp_path / "l", node="a", epsilon=1.0) as ledger:
+        given = {"epsilon": 0.5, "bounds": COLUMNS, "ledger": ledger}
+        with pytest.raises(BadSetting, match=says):
+            private_statistics(x, y, SCHEMA, **(given | wrong))
+        if "model_options" not in wrong:
+            with pytest.raises(BadSetting, match=says):
+                private_bounds([1.0], **({"epsilon": 0.5, "ledger": ledger} | wrong))
+        assert ledger.receipts() == 0
 
 
 def test_rows_that_cannot_be_summed_are_refused():

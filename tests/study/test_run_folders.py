@@ -6,9 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers import command
 from peerwise.errors import BadFile, BadSetting
+from peerwise.learner import expand
+from peerwise.learner.noise import EPSILON, LOCAL, noise_notes
+from peerwise.page.run import gather
+from peerwise.report.reading import noted
 from peerwise.study.engine import ThisMachine
-from peerwise.study.results import Claim, Record, read_folder, read_values, write_folder
+from peerwise.study.results import (
+    Claim,
+    Record,
+    read_folder,
+    read_notes,
+    read_values,
+    write_folder,
+)
 from peerwise.study.store import Row
 from peerwise.study.sweep import read_config, sweep
 
@@ -57,6 +69,37 @@ def test_a_run_folder_has_everything(folder):
     assert len(history) == 2 * 2 * 3 * 3  # methods, repetitions, rounds, nodes
     assert json.loads((folder / "environment.json").read_text())["jax"]
     assert read_config(folder / "config.toml") == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [(["gossip_nb", "crc"], LOCAL), ("private_crc", EPSILON)],  # CRC adds none; the last its own
+)
+def test_notes_on_noise_are_of_methods_that_add_it(method, expected):
+    asked = {**CONFIG, "method": method, "privacy": {"epsilon": 1.0}}
+    local = {**asked, "privacy": {"epsilon": 1.0, "sensitivity": "local"}}
+    assert noise_notes(expand(asked)) == [EPSILON]
+    assert noise_notes(expand(local)) == [expected]
+    assert noise_notes(expand(CONFIG)) == noise_notes(expand(CONFIG | {"method": "crc"})) == []
+
+
+@pytest.mark.filterwarnings("ignore:sensitivity 'local'")
+def test_results_say_what_epsilon_is_for_and_where_it_bounds_nothing(
+    folder, tmp_path, monkeypatch, capsys
+):
+    """Before, one warning a process said that noise was none of differential privacy."""
+    peerwise, out = command(monkeypatch, capsys), tmp_path / "out"
+    split = "[split]\nnodes = 3\nrows = 20\ntest_rows = 50\n[run]\nrounds = 1\nrepetitions = 1\n"
+    privacy = '[privacy]\nepsilon = 1.0\nsensitivity = ["local", "bounded"]\n'
+    (tmp_path / "r.toml").write_text(f'method = "gossip_nb"\ndata = "wine"\n{split}{privacy}')
+    for args in (("run", tmp_path / "r.toml", "--out", out), ("report", out)):
+        said = " ".join(peerwise(*args)[1].split())
+        assert EPSILON in said
+        assert LOCAL in said
+    notes = [EPSILON, LOCAL]
+    assert json.loads((out / "results.json").read_text())["notes"] == notes
+    assert read_notes(out) == gather(out)["notes"] == noted({"r": out, "other": folder}) == notes
+    assert read_notes(folder) == []
 
 
 def test_numbers_in_the_records_are_those_of_the_history(folder):

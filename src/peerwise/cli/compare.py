@@ -45,7 +45,9 @@ def compare(
     folders = reading.named(runs)
     values = reading.read_runs(folders)
     result = comparison.compare(comparison.gathered(values), metric, to=to, better=better)
-    result = result._replace(notes=[*result.notes, *reading.unlike(folders)])
+    result = result._replace(
+        notes=[*result.notes, *reading.unlike(folders), *reading.noted(folders)]
+    )
     for table in compared.tables(result, console.width):
         console.print(table)
     texts = ((latex, compared.latex), (csv, compared.csv), (markdown, compared.markdown))

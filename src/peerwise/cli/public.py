@@ -38,10 +38,10 @@ def read_known(
     return Known(ranges, lists, classes.split(",") if classes else ())
 
 
-def check_ledger(epsilon: float | None, path: Path | None) -> None:
-    """Refuse bounds to be found without a ledger, and a ledger without bounds to be found."""
-    if epsilon is None and path is not None:
-        raise BadSetting("--ledger is used only with --bounds-epsilon here; give both")
+def check_ledger(epsilon: float | None, path: Path | None, site: str | None) -> None:
+    """Refuse bounds to be found without their site's ledger, and a ledger without such bounds."""
+    if epsilon is None and (path is not None or site is not None):
+        raise BadSetting("--ledger and --site are used only with --bounds-epsilon here; give all")
     if epsilon is not None and not 0 < epsilon < math.inf:
         raise BadSetting(
             f"--bounds-epsilon must be a finite number greater than 0, got {epsilon:g}"
@@ -51,6 +51,10 @@ def check_ledger(epsilon: float | None, path: Path | None) -> None:
             "--bounds-epsilon is charged to the ledger of the site that holds the sample's rows; "
             "give --ledger FILE (`peerwise ledger FILE --new SITE` creates one)"
         )
+    if path is not None and site is not None:
+        from peerwise.privacy import Ledger
+
+        Ledger.open(path, node=site).close()
 
 
 def unbounded(table: Any, known: Known, columns: Mapping[str, str]) -> list[str]:
@@ -71,8 +75,8 @@ def found_bounds(
     epsilon: float,
     path: Path,
     person: tuple[str, int] | None = None,
-) -> Known:
-    """The same with bounds of other columns, found with noise and charged to a ledger."""
+) -> tuple[Known, str]:
+    """The same with bounds of other columns, found with noise, and whose ledger paid for them."""
     from peerwise.data.each_row import read_each
     from peerwise.data.schema import Feature, Schema
     from peerwise.peer.own_rows import first_rows
@@ -92,7 +96,8 @@ def found_bounds(
                 x[:, j], epsilon=share, ledger=ledger, data=f"bounds of '{name}'",
                 person_rows=rows, person=None if person is None else person[0],
             )  # fmt: skip
-    return known._replace(bounds=bounds)
+        paid = f"charged to the ledger of '{ledger.node}': epsilon {epsilon:g} for these bounds"
+    return known._replace(bounds=bounds), paid
 
 
 def told_bounds(wanted: Sequence[str], bounds: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -168,6 +168,8 @@ def ledger(
     state folder. Never replace it by an older copy: neighbours would refuse this
     site's letters.
     """
+    import pandas as pd
+
     from peerwise.privacy import Ledger
 
     if new is not None:
@@ -183,13 +185,16 @@ def ledger(
         raise BadSetting(f"there is no ledger {file}; --new SITE creates one")
     with Ledger.open(file, node=node) as opened:
         rows, spent, left = opened.table(), opened.total(), opened.left()
+        rows["sent"] = [_handed_over(opened, i, p) for i, p in rows["parameters"].items()]
         budget, name, accountant = opened.budget, opened.node, opened.accountant
     console.print(_releases(rows, name))
     for receipt, line in rows.iterrows() if details else ():
         given: dict[str, object] = {**line["parameters"], "time": str(line["time"])[:19]}
-        given["part"] = line["part"]
+        given["part"] = None if pd.isna(line["part"]) else line["part"]
         facts = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
         console.print(escape(f"{receipt}: {facts}"))
+    for sentence in _units(rows):
+        console.print(escape(sentence), highlight=False)
     for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
         console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")
     if rows["part"].nunique() > 1:
@@ -201,8 +206,39 @@ def ledger(
         )
 
 
+def _handed_over(ledger: Any, receipt: Any, parameters: Any) -> int:
+    """How often a release was handed to somebody; a peer's notes to itself are not counted."""
+    from peerwise.peer.site import LEFT
+
+    to = ledger.receivers(int(receipt))
+    return to.count(LEFT) if "state" in parameters else len(to)
+
+
+def _units(rows: Any) -> list[str]:
+    """What the epsilon of releases is for, a row or a person, in sentences."""
+    by_unit: dict[str | None, list[int]] = {}
+    for receipt, parameters in rows["parameters"].items():
+        by_unit.setdefault(parameters.get("unit"), []).append(int(receipt))
+    sentences = []
+    for unit, receipts in by_unit.items():
+        which = "" if len(by_unit) == 1 else f" of {_ranges(receipts)}"
+        does = f"is for one {unit}" if unit else "is for what the release's author says"
+        sentences.append(f"Epsilon{which} {does}.")
+    return sentences
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Rising numbers in words: 1 to 3, 5."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    pairs = zip(starts, ends, strict=True)
+    return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in pairs)
+
+
 def _releases(rows: Any, name: str) -> Table:
     """Releases in a table of 80 characters: what each cost, about what, how often it was sent."""
+    import pandas as pd
+
     title = f"Releases of {escape(name)}"
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
     for column in ("", "day", "noise", "epsilon", "delta", "sent"):
@@ -212,6 +248,6 @@ def _releases(rows: Any, name: str) -> Table:
     for line in rows.itertuples():
         cost = f"{line.epsilon:.4g}", f"{line.delta:.2g}", str(line.sent)
         day = str(line.time)[:10]
-        about = line.data if line.part is None else f"{line.data}, {line.group} {line.part}"
+        about = line.data if pd.isna(line.part) else f"{line.data}, {line.group} {line.part}"
         table.add_row(str(line.Index), day, escape(line.mechanism), *cost, escape(about))
     return table

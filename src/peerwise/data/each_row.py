@@ -48,6 +48,11 @@ def read_each(table: Table, schema: Schema, words: Collection[str] = ()) -> Read
     return Read(x, y, gaps)
 
 
+def numbers_of(values: Iterable[Any]) -> Array:
+    """Single values as the numbers that a numeric column of them has; NaN for what is none."""
+    return _cells(pd.Series(values), Feature("values", "numeric"), ())
+
+
 def _frame(table: Table) -> pd.DataFrame:
     frame: Any = table.frame
     if isinstance(frame, pd.DataFrame):
@@ -60,6 +65,8 @@ def _frame(table: Table) -> pd.DataFrame:
 def _cells(column: pd.Series, feature: Feature, words: Collection[str]) -> Array:
     if column.dtype.kind == "M":
         column = _dates(column, feature.categories)
+    elif column.dtype.kind in "mc":  # one such cell gives all others this type
+        column = _real(column)
     objects = column.dtype == object
     read = _texts(column, feature.categories) if objects else raw_column(feature.name, column)
     if feature.categories:
@@ -72,6 +79,15 @@ def _cells(column: pd.Series, feature: Feature, words: Collection[str]) -> Array
         values = [np.nan if t in words else _number(t) for t in texts]
         read = np.array([*values, np.nan])[read.codes]
     return np.where(np.isfinite(read), read, np.nan)
+
+
+def _real(column: pd.Series) -> pd.Series:
+    """The cells of a column of complex numbers that are real; of durations none is a number."""
+    cells = np.full(len(column), np.nan)
+    if column.dtype.kind == "c":
+        given = column.to_numpy()
+        cells = np.where(given.imag == 0, given.real, np.nan)
+    return pd.Series(cells, column.index)
 
 
 def _texts(cells: Iterable[Any], categories: Collection[str]) -> Coded:
@@ -87,7 +103,7 @@ def _texts(cells: Iterable[Any], categories: Collection[str]) -> Coded:
             key = type(value), value
             if key not in seen:
                 seen[key] = _text(value, categories)
-        except TypeError:  # a list, a table
+        except (TypeError, ValueError):  # a list, a table; a whole number too long to spell
             return None
         return seen[key]
 
@@ -106,6 +122,8 @@ def _text(value: Any, categories: Collection[str]) -> str | None:
         whole = stamp.strftime("%Y-%m-%d %H:%M:%S")
         midnight = stamp == stamp.normalize() and whole not in categories
         return stamp.strftime("%Y-%m-%d") if midnight else whole
+    if isinstance(value, complex | np.complexfloating) and value.imag == 0:
+        value = value.real
     return spell(float(value) if isinstance(value, np.floating) else value)
 
 

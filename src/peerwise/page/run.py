@@ -19,7 +19,7 @@ from peerwise.page.run_network import networks_of
 from peerwise.page.series import SERIES, details_of, series_of
 from peerwise.report import comparison, tables
 from peerwise.report.better import lower_is_better
-from peerwise.study.results import Claim, Record, read_asked, read_folder, read_values
+from peerwise.study.results import Claim, Record, read_asked, read_folder, read_notes, read_values
 from peerwise.study.store import Store
 
 FORMAT = 1  # of the data in a page
@@ -41,6 +41,7 @@ def gather(folder: Path) -> dict[str, Any]:
         "name": folder.resolve().name,
         "sources": _sources(folder, asked),
         "claims": [claim.model_dump(mode="json") for claim in claims],
+        "notes": read_notes(folder),
     }
     kept = {} if paper else details_of(folder)
     series = [] if history is None else series_of(history, kept)

@@ -210,6 +210,7 @@ def _privacy(state: Path) -> dict[str, Any] | None:
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "accountant": budget.accountant,
+        "unit": account["unit"],
         "spent": float(spent.epsilon),
         "left": float(left.epsilon),
         "count": len(account["releases"]),

@@ -302,8 +302,20 @@ class Charter(Terms):
                 "whole network, from which methods take the size of their steps"
             )
         if self.budget is not None:  # otherwise they are refused
+            delta = 0.0 if self.own_code else self.noise_spent()[1]
+            if rows and delta > 1 / (10 * rows):
+                lines.append(
+                    f"delta {delta:g} is more than a tenth of 1 / {rows}, the rows of this node: "
+                    "noise may let single rows through as they are; agree on a smaller one"
+                )
             lines += not_as_agreed(table, self.schema(), self.features, *self._within())
         return lines
+
+    def noise_spent(self) -> tuple[str, float]:
+        """The kind of noise under a budget, "laplace" or "gaussian", and the delta it costs."""
+        assert self.budget is not None
+        about = self.schema(), self.features, self.limits, self.budget
+        return described.noise_spent(self.cell, *about)
 
     def _within(self) -> tuple[Collection[str], tuple[str, int] | None]:
         """By what rows are read under a budget: words for missing, and who a person is."""

@@ -15,6 +15,7 @@ from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
 from peerwise.learner import Cell, World, cell, expand, offered
 from peerwise.learner.firsts import as_if_nothing, firsts, trust_of
+from peerwise.learner.noise import adds_noise
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
@@ -24,7 +25,7 @@ from peerwise.names import entries
 from peerwise.peer.terms import ROUNDS, BudgetTerms, FeatureTerms, LimitTerms
 from peerwise.privacy.budget import Budget
 from peerwise.privacy.composition import SLACK, Charge, composed
-from peerwise.privacy.design import default_delta
+from peerwise.privacy.design import default_delta, design_of, noising
 from peerwise.privacy.ledger import unit_hidden
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.shares import bits_for, shared_noise
@@ -122,13 +123,6 @@ def cell_of(description: Mapping[str, Any]) -> Cell:
 def one_value(varied: Varies) -> BadSetting:
     """The error for a list where one value is expected."""
     return BadSetting(f"{varied} is a list, but a charter describes one run; give one value")
-
-
-def adds_noise(cell: Cell) -> bool:
-    """Whether nodes release something with noise, and so spend a budget."""
-    spends = cell.method.traits.releases != "nothing" and "privacy" in cell
-    epsilon = cell["privacy"]["epsilon"] if spends else None
-    return epsilon is not None and math.isfinite(epsilon)
 
 
 def world_of(
@@ -318,6 +312,34 @@ def spends(cell: Cell, limits: LimitTerms, budget: BudgetTerms) -> tuple[float, 
     if delta is None:
         delta = min(default_delta(limits.rows), budget.delta or 1.0)
     return epsilon, float(delta)
+
+
+def noise_spent(
+    cell: Cell,
+    schema: Schema,
+    features: Sequence[FeatureTerms],
+    limits: LimitTerms,
+    budget: BudgetTerms,
+) -> tuple[str, float]:
+    """The kind of noise, "laplace" or "gaussian", and the delta that it costs."""
+    epsilon, delta = spends(cell, limits, budget)
+    bounds = _bounds(features, schema)
+    if cell.method.traits.releases != "once" or bounds is None:
+        return "gaussian", delta
+    privacy = cell["privacy"]
+    low, high = map(tuple, bounds)
+    design = design_of(blank_model(cell["model"], schema), low, high)
+    rows = int(privacy["person_rows"])
+    noise = noising(design, epsilon, delta, privacy["mechanism"], privacy["split"], rows)
+    return noise.kind, noise.delta
+
+
+def most_delta(rows: int | None) -> float:
+    """The most that delta should be: a tenth of 1 / rows, and never above .001.
+
+    At 1 / rows noise may let a row through as it is.
+    """
+    return min(1e-3, 1 / (10 * rows)) if rows else 1e-3
 
 
 def _check_budget(cell: Cell, limits: LimitTerms, budget: BudgetTerms | None) -> None:

@@ -15,11 +15,12 @@ from peerwise.data.scaling import under
 from peerwise.learner import Assembled, World, assemble
 from peerwise.learner.assemble import facts_of
 from peerwise.learner.firsts import as_if_nothing, decided, firsts
+from peerwise.learner.noise import adds_noise
 from peerwise.learner.world import as_read
 from peerwise.models.family import Model
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise, spends, world_of
+from peerwise.peer.described import spends, world_of
 from peerwise.privacy.aware import Noise, Noised
 from peerwise.privacy.design import Design, noising
 

@@ -5,11 +5,17 @@ import math
 import networkx as nx
 
 from peerwise.learner.firsts import firsts
+from peerwise.learner.noise import adds_noise
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import adds_noise, private_methods, spends, unit_of
+from peerwise.peer.described import most_delta, private_methods, spends, unit_of
 from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
+
+LEDGER = (
+    "The length of this site's privacy ledger and the hash of its last entry go with every "
+    "letter, so that neighbours notice if an older copy takes its place."
+)
 
 
 def what_leaves(charter: Charter) -> list[str]:
@@ -77,7 +83,8 @@ def _open_sums(charter: Charter) -> list[str]:
 def _private(charter: Charter) -> list[str]:
     assert charter.budget is not None
     cell = charter.cell
-    epsilon, delta = spends(cell, charter.limits, charter.budget)
+    epsilon, _ = spends(cell, charter.limits, charter.budget)
+    kind, delta = charter.noise_spent()
     unit = unit_of(cell)
     if cell.method.traits.releases == "sealed":
         return _sealed(charter, epsilon, delta, unit)
@@ -87,27 +94,47 @@ def _private(charter: Charter) -> list[str]:
         else f"in each of {charter.rounds} rounds, which together cost what is said here"
     )
     return [
-        f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, added at this site {often}.",
+        f"{kind.capitalize()} noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, added at "
+        f"this site {often}.",
+        *_large_delta(charter, delta),
         "Neighbours can work out this site's noised numbers, and roughly what its rows are like as "
         f"a whole. Whether one {unit.partition(' ')[0]} is among them they cannot tell: whatever "
         f"they conclude is at most exp({epsilon:g}) = {_factor(epsilon)} times as likely with it "
         f"as without it"
         + (f", but for a chance of {delta:g}." if delta else "."),
-        "The same holds against all nodes together and whoever reads the letters later. Not "
-        "covered: that this site takes part, several rows of one person"
-        + (" beyond those that count" if unit != "row" else "")
-        + ", and what is known from elsewhere.",
-        "The length of this site's privacy ledger and the hash of its last entry go with every "
-        "letter, so that neighbours notice if an older copy takes its place.",
+        "The same holds against all nodes together and whoever reads the letters later. "
+        + _not_covered(unit),
+        LEDGER,
     ]  # fmt: skip
+
+
+def _not_covered(unit: str) -> str:
+    return (
+        "Not covered: that this site takes part, several rows of one person"
+        + (" beyond those that count" if unit != "row" else "")
+        + ", and what is known from elsewhere."
+    )
+
+
+def _large_delta(charter: Charter, delta: float) -> list[str]:
+    """That delta is so large that noise may let rows through."""
+    rows = charter.limits.rows
+    if delta <= most_delta(rows):
+        return []
+    than = ".001" if most_delta(rows) == 1e-3 else f"a tenth of 1 / {rows}, the rows of the network"
+    return [
+        f"Warning: delta {delta:g} is more than {than}. A delta of 1 / rows may let single rows "
+        "through as they are; set a smaller [privacy] delta, or leave it out."
+    ]
 
 
 def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[str]:
     table, nodes = charter.cell["method"], len(charter.nodes)
     honest = honest_members(nodes, table["honest"], least_members(nodes, table["least"]))
     return [
-        f"Noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over all nodes. "
-        f"This site adds a share of it: {honest} honest nodes of {nodes} make the whole.",
+        f"Gaussian noise: epsilon {epsilon:g}, delta {delta:g} for one {unit}, in the sums over "
+        f"all nodes. This site adds a share: {honest} honest nodes of {nodes} make the whole.",
+        *_large_delta(charter, delta),
         _masked(charter),
         *_first(charter),
         *_too_short(charter),
@@ -116,8 +143,8 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
         f"exp({epsilon:g}) = {_factor(epsilon)} times as likely with it as without it, but for a "
         f"chance of {delta:g}.",
         f"That relies on others: if fewer than {honest} nodes are honest, there is less noise "
-        "than stated here. Not covered: that this site takes part, several rows of one person, "
-        "and what is known from elsewhere.",
+        "than stated here. " + _not_covered(unit),
+        LEDGER,
     ]
 
 

@@ -29,7 +29,8 @@ class _Silent(WSGIRequestHandler):
 class Meters:
     """Counters of one peer, and its health."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str | None = None) -> None:
+        """`unit`: what the charter's budget hides, a row or a person."""
         self.health = Health()
         self.registry = CollectorRegistry()
         options: Any = {"registry": self.registry}
@@ -43,7 +44,8 @@ class Meters:
         self._refused = Counter("peerwise_refused", "Calls refused", ["why"], **options)
         self._seconds = Histogram("peerwise_round_seconds", "Seconds of a round", **options)
         self._error = Gauge("peerwise_error", "Error on the node's own rows", **options)
-        self._epsilon = Gauge("peerwise_epsilon_spent", "Privacy budget spent", **options)
+        spent = "Privacy budget spent" + (f", epsilon for one {unit}" if unit else "")
+        self._epsilon = Gauge("peerwise_epsilon_spent", spent, **options)
 
     def serve(self, port: int, host: str = HERE) -> None:
         """Answer at a port: /health, /live and /ready in JSON, anything else for Prometheus."""

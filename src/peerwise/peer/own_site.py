@@ -70,7 +70,8 @@ class Site:
             pass
         elif self.charter.budget is not None:
             epsilon = self.charter.cell["privacy"]["epsilon"]
-            self.ledger = open_site_ledger(ledger, epsilon, node, self.charter.nodes, site)
+            nodes = self.charter.nodes
+            self.ledger = open_site_ledger(ledger, epsilon, node, nodes, site, state)
             table = self._parted(table, appended)
         elif ledger is not None or site is not None or appended:
             raise BadSetting(

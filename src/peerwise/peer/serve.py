@@ -26,6 +26,7 @@ from peerwise.peer.renewing import Renewals
 from peerwise.peer.site import SiteBook
 from peerwise.peer.store import LOCK, Store
 from peerwise.peer.terms import LimitTerms
+from peerwise.peer.views import unit_of_budget
 
 TRIES = 10  # to get hold of a state
 FILES = 16384  # that may be open, if the system allows it
@@ -172,7 +173,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
         held_out = free.rows(site.kept)
     store = _opened(site, held_out)
     plan.charter = site.charter
-    meters = Meters()
+    meters = Meters(unit_of_budget(site.charter))
     meters.health.node = site.node
     if site.metrics is not None:
         meters.serve(site.metrics)

@@ -275,13 +275,25 @@ class Watch:
 
 
 def open_site_ledger(
-    path: Any, epsilon: float, node: str, nodes: Collection[str] = (), site: str | None = None
+    path: Any,
+    epsilon: float,
+    node: str,
+    nodes: Collection[str] = (),
+    site: str | None = None,
+    state: Path | None = None,
 ) -> Ledger:
     """The ledger of a site, which must be there: its cap is for the site to set, not a charter.
 
     Refused if it is another site's: not of the name `site`, where that is said; otherwise paid from
-    by another node, or named after another of the `nodes` of the charter.
+    by another node, or named after another of the `nodes` of the charter. Refused, too, inside the
+    folder of the peer's `state`.
     """
+    if path is not None and state is not None and path.resolve().is_relative_to(state.resolve()):
+        raise BadSetting(
+            f"the ledger {path} is in the state folder {state}: whoever restores an older state "
+            "would restore an older ledger with it, and give its budget back; move the ledger out "
+            "of any state folder"
+        )
     if path is None or not path.exists():
         where = "--ledger FILE" if path is None else str(path)
         raise BadSetting(

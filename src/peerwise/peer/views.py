@@ -81,7 +81,7 @@ def status(folder: str | Path) -> Status | None:
     return Status(
         about["node"], phase, int(about["phases"]), t, int(about["rounds"]), tuple(heard.split()),
         tuple(missed.split()), error[0][0] if error else None, size, count, seconds, spent, budget,
-        when, *running(folder), waiting, _unit(Charter.parse(about["text"])),
+        when, *running(folder), waiting, unit_of_budget(Charter.parse(about["text"])),
         int(about.get("held_out", 0)),
     )  # fmt: skip
 
@@ -176,7 +176,7 @@ def audit(folder: str | Path) -> dict[str, Any]:
         "spent": spent,
         "left": left,
         "budget": charter.budget,
-        "unit": _unit(charter),
+        "unit": unit_of_budget(charter),
         "leaves": what_leaves(charter),
         "keys": None if (keys := _keys(about)) is None else fingerprint(about["charter"], keys),
     }
@@ -188,9 +188,11 @@ def _keys(about: Mapping[str, str]) -> dict[str, bytes] | None:
     return None if keys is None else {name: bytes.fromhex(key) for name, key in keys.items()}
 
 
-def _unit(charter: Charter) -> str | None:
-    """What a budget hides; None without one, or where code of its author decides."""
-    return None if charter.budget is None or charter.own_code else unit_of(charter.cell)
+def unit_of_budget(charter: Charter) -> str | None:
+    """What a budget hides; None without one."""
+    if charter.budget is None:
+        return None
+    return "row, or as its code says" if charter.own_code else unit_of(charter.cell)
 
 
 def quarantine(folder: str | Path) -> list[Aside]:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from peerwise.data.each_row import numbers_of
 from peerwise.errors import BadData, BadSetting
 from peerwise.privacy.budget import as_number, check_epsilon, check_person_rows
-from peerwise.privacy.ledger import Ledger, unit_hidden
-from peerwise.privacy.mechanism import Noise, vetted
+from peerwise.privacy.ledger import Ledger, check_ledger, unit_hidden
+from peerwise.privacy.mechanism import Noise, check_noise, vetted
 
 LARGEST = 1e6  # in size, of numbers about which nothing else is known
 CHANCE = 0.05  # that noise alone makes any empty bin look occupied
@@ -36,6 +37,8 @@ def private_bounds(
     With `person_rows`, at most so many values are of one person, and what is hidden is whether the
     person is there; `person` is the column that tells persons apart, which the ledger names.
     """
+    check_ledger(ledger)
+    check_noise(noise)
     epsilon = check_epsilon(epsilon)
     scale = check_person_rows(person_rows) / epsilon
     largest, share = as_number("largest", largest), as_number("share", share)
@@ -68,17 +71,11 @@ def private_bounds(
 
 
 def _numbers(values: Any) -> np.ndarray:
-    """Values as floats, each by itself: one that is no number is missing, and refuses nothing."""
+    """Values as floats, each by itself, as a release reads them: what is none is missing."""
     if values is None or isinstance(values, str):
         raise BadData(f"the values of a column must be numbers, got {values!r}")
-    cells = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, object)
-    if cells.dtype.kind in "iufb":
-        return cells.astype(float).ravel()
-    return np.array([_number(cell) for cell in cells.ravel().tolist()], float)
-
-
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    if hasattr(values, "dtype"):
+        cells = np.asarray(values)
+        return numbers_of(values if cells.ndim == 1 else cells.ravel())
+    cells = np.asarray(values, object)
+    return numbers_of(cells.ravel())

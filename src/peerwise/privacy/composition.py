@@ -17,6 +17,7 @@ from peerwise.privacy.budget import check_epsilon
 
 MOST_ROWS = 64  # ways in which a row may be in parts; with more `renyi` is taken
 STEP = 1e-4  # of the grid of privacy losses
+LARGEST = 500.0  # epsilon whose losses are composed: dp-accounting computes exp(epsilon)
 SLACK = 1e-9  # share of a budget: three charges of 0.1 fit into 0.3 in spite of rounding
 
 
@@ -86,6 +87,8 @@ def loss(charges: Sequence[Charge], delta: float) -> Spent:
 
 
 def _of_losses(charges: Sequence[Charge], delta: float) -> float:
+    if any(c.epsilon > LARGEST for c in charges):
+        return math.inf
     rest = [c for c in charges if c.multiplier is None and c.delta > 0]
     other, more = sum(c.delta for c in rest), sum(c.epsilon for c in rest)
     if not other < delta:

@@ -307,6 +307,12 @@ def _with(total: Spent, limit: Spent) -> str:
     return _said(total)
 
 
+def check_ledger(ledger: Any) -> None:
+    """Refuse what is neither None nor can be charged."""
+    if ledger is not None and not callable(getattr(ledger, "charge", None)):
+        raise BadSetting(f"ledger must be a Ledger, as Ledger.open gives it, got {ledger!r}")
+
+
 def unit_hidden(person_rows: int, person: str | None = None) -> str:
     """What a release hides, as an entry of a ledger says it; `person` is the column of persons."""
     if person is not None:

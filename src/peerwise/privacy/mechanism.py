@@ -31,6 +31,15 @@ class Noise(Protocol):
         ...
 
 
+def check_noise(noise: Any) -> None:
+    """Refuse what draws no noise, before anything is paid for."""
+    if not callable(noise):
+        raise BadSetting(
+            f"noise must be a function that draws it, such as privacy.vetted, got {noise!r}; "
+            "leave it out"
+        )
+
+
 def laplace(key: Array, scale: Array, dtype: Any = None) -> Array:
     """Independent Laplace draws of the shape of `scale`, for simulation only.
 

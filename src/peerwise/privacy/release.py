@@ -19,8 +19,8 @@ from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 from peerwise.models.algebra import Statistics
 from peerwise.models.registry import first_phase, model_for, resolved
 from peerwise.privacy.design import Design, Noising, design_of, noising
-from peerwise.privacy.ledger import Ledger, unit_hidden
-from peerwise.privacy.mechanism import Noise, vetted
+from peerwise.privacy.ledger import Ledger, check_ledger, unit_hidden
+from peerwise.privacy.mechanism import Noise, check_noise, vetted
 from peerwise.privacy.sensitivity import clip
 from peerwise.privacy.sums import BITS, exact_sums
 
@@ -109,6 +109,10 @@ def private_statistics(
         raise BadSetting(f"schema must be a Schema, as public_schema makes it, got {schema!r}")
     if not isinstance(bounds, Mapping):
         raise BadSetting(f"bounds must be a dictionary of bounds by column, got {bounds!r}")
+    if not (model_options is None or isinstance(model_options, Mapping)):
+        raise BadSetting(f"model_options must be a dictionary of options, got {model_options!r}")
+    check_ledger(ledger)
+    check_noise(noise)
     options = resolved(model, dict(model_options or {}))
     if first_phase({"name": model, **options}, schema) is not None:
         raise BadSetting(

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from peerwise.errors import BadFile, BadSetting
-from peerwise.study.results import read_asked, read_folder, read_values
+from peerwise.study.results import read_asked, read_folder, read_notes, read_values
 
 
 def read_runs(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
@@ -50,6 +50,12 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
         (str(folder) if names.count(name) > 1 else name): folder
         for name, folder in zip(names, folders, strict=True)
     }
+
+
+def noted(runs: dict[str, Path]) -> list[str]:
+    """What is to be said of the numbers of all these runs, each once."""
+    folders = [folder for folder in runs.values() if (folder / "results.json").exists()]
+    return list(dict.fromkeys(note for folder in folders for note in read_notes(folder)))
 
 
 def unlike(runs: dict[str, Path]) -> list[str]:

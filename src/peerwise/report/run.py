@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from peerwise.report import curves, look, tables
-from peerwise.study.results import read_folder
+from peerwise.study.results import read_folder, read_notes
 
 
 def show(
@@ -26,6 +26,8 @@ def show(
     records, _, history = read_folder(folder)
     for table in tables.sweep_tables(folder.name, records, console.width):
         console.print(table)
+    for note in read_notes(folder):
+        console.print(note, style="yellow" if note.startswith("Warning") else "dim", markup=False)
     if history is None:
         return []
     if nodes is not None:

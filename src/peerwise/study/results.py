@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,11 +107,13 @@ def write_folder(
     history: pd.DataFrame | None = None,
     rows: Iterable[Row] | None = None,
     reading: Mapping[str, list[str]] | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Write everything of a finished run; results.json comes last and says that it is whole.
 
     Without `rows` nothing was run: what the folder holds stays as it is, and so does the record of
-    with what it was made. `reading`: how each data set was read, in words.
+    with what it was made. `reading`: how each data set was read, in words. `notes`: what is to be
+    said wherever the numbers are shown.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in ("claims.json", "history.parquet", "reading.json"):  # of what was run here before
@@ -128,7 +130,8 @@ def write_folder(
         write_frame(folder / "history.parquet", history)
     if rows is not None:
         Store(folder).collect(rows, config)
-    write_json(folder / "results.json", {"records": [r.model_dump(mode="json") for r in records]})
+    results: dict[str, Any] = {"records": [r.model_dump(mode="json") for r in records]}
+    write_json(folder / "results.json", results | ({"notes": list(notes)} if notes else {}))
 
 
 def _parsed(path: Path, member: str, kind: Any) -> Any:
@@ -165,6 +168,12 @@ def read_records(folder: Path) -> list[Record]:
     """The numbers of a run folder's table."""
     records: list[Record] = _parsed(folder / "results.json", "records", Record)
     return records
+
+
+def read_notes(folder: Path) -> list[str]:
+    """What is to be said wherever the numbers of a run folder are shown."""
+    notes = read_json(folder / "results.json", _AGAIN).get("notes", [])
+    return [str(note) for note in notes] if isinstance(notes, list) else []
 
 
 def read_asked(folder: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pandas as pd
 from peerwise import own
 from peerwise.errors import BadFile, BadSetting
 from peerwise.learner import Cell, Outcome, expand
+from peerwise.learner.noise import noise_notes
 from peerwise.study.engine import Engine, Progress, run_jobs
 from peerwise.study.jobs import Run, to_outcome
 from peerwise.study.results import Record, history_of, write_folder
@@ -158,8 +159,9 @@ def sweep(
             rows += [Row(cell.key, names, k, None, v) for k, v in ran.done[cell.key].arrays.items()]
     history = _numbered(pd.concat(frames, ignore_index=True))
     write_folder(
-        folder, config=dict(config), records=records, history=history, rows=rows, reading=reading
-    )
+        folder, config=dict(config), records=records, history=history, rows=rows, reading=reading,
+        notes=noise_notes(cells),
+    )  # fmt: skip
     varied = list(dict.fromkeys(k for r in records for k in r.setting if k != "method"))
     return Sweep(records, varied, history, failures, ran.words)
 

@@ -80,6 +80,10 @@ def new(
     ledger: Annotated[
         Path | None, typer.Option(help="With --bounds-epsilon: this site's privacy ledger.")
     ] = None,
+    site: Annotated[
+        str | None,
+        typer.Option(help="With --ledger: fail unless the ledger belongs to this site."),
+    ] = None,
     rows: Annotated[
         int | None,
         typer.Option(min=1, help="Rows in the whole network, a public number that all agree on."),
@@ -155,12 +159,13 @@ def new(
         if person is not None and person not in table.frame:
             raise UnknownName("column for --person", person, list(map(str, table.frame)))
         if not public:
-            check_ledger(bounds_epsilon, ledger)
+            check_ledger(bounds_epsilon, ledger, site)
             known = read_known(bound, categories, classes)
             wanted = unbounded(table, known, dropped) if bounds_epsilon is not None else []
-    elif bound or categories or classes or bounds_epsilon or person:
+    elif bound or categories or classes or bounds_epsilon or person or ledger or site:
         raise BadSetting(
-            "--bound, --categories, --classes, --bounds-epsilon and --person need --epsilon"
+            "--bound, --categories, --classes, --bounds-epsilon, --ledger, --site and --person "
+            "need --epsilon"
         )
     drafted = partial(
         draft,
@@ -184,8 +189,8 @@ def new(
         # whatever is wrong is said before anything is paid
         drafted(known=known._replace(bounds={**dict.fromkeys(wanted, (-1.0, 1.0)), **known.bounds}))
         each = None if person is None else (person, person_rows or 1)
-        known = found_bounds(table, known, wanted, bounds_epsilon, ledger, each)
-        lines = told_bounds(wanted, known.bounds)
+        known, paid = found_bounds(table, known, wanted, bounds_epsilon, ledger, each)
+        lines = [*told_bounds(wanted, known.bounds), paid]
     elif known is None:  # the charter will show what the sample holds
         read = describe(table, typing=typing, columns=dropped, words=missing_word or WORDS)
         lines = list(read.warnings)

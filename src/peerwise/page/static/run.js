@@ -72,7 +72,9 @@ function tableSection() {
   const rest = t.metrics.length > shown.length ? pick('columns', ['main', 'all'], 'main', v => { shown = v === 'all' ? t.metrics.map(m => m.name) : t.shown.slice(0, 8); build(); }) : null;
   const copies = ['csv', 'latex'].map((kind, i) => copiers({ csv: () => table.csv(), latex: () => table.latex() })[i]);
   const over = D.reps > 1 ? `Mean over nodes, then mean ± standard deviation over ${D.reps} repetitions.` : 'Mean over nodes, one repetition.';
-  return section('Results', h('span', { class: 'tools' }, filters(t.labels, t.rows), rest, copies), `${over} Bold: best of its column. Gap: to the same rows pooled. Click a column to sort.`, box);
+  const part = section('Results', h('span', { class: 'tools' }, filters(t.labels, t.rows), rest, copies), `${over} Bold: best of its column. Gap: to the same rows pooled. Click a column to sort.`, box);
+  part.append(...(D.notes || []).map(text => h('p', { class: 'note' }, text.startsWith('Warning: ') ? [h('span', { class: 'state warn' }, 'warning'), ' ' + text.slice(9)] : text)));
+  return part;
 }
 
 function seriesX(s, how, x) {
