@@ -11,7 +11,7 @@ What is named here is imported when it is first used, so that `import peerwise` 
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.14.0"
+__version__ = "0.15.0"
 
 _HOMES = {
     "channel": "Channel",

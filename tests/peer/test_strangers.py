@@ -93,7 +93,7 @@ def test_another_version_is_refused_in_words(fed):
     old = json.dumps({"protocol": 1, "software": "0.8.0"}).encode()
     why = refusal(old, ours, True, "b", "a")
     assert why == (
-        f"b runs Peerwise {peerwise.__version__}, protocol 4, and a runs another (0.8.0, protocol "
+        f"b runs Peerwise {peerwise.__version__}, protocol 5, and a runs another (0.8.0, protocol "
         "1): install the same version"
     )
     assert "before 0.9" in refusal(fed.charter.text().encode(), ours, True, "b", "a")

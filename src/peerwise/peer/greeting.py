@@ -16,7 +16,7 @@ from peerwise.peer.protocol.messages import EJECTED, OVER, Greeting, Place
 from peerwise.peer.store.tables import STATE
 from peerwise.peer.transport import told
 
-PROTOCOL = 4  # of calls and letters; peers of another do not understand each other
+PROTOCOL = 5  # of calls and letters; peers of another do not understand each other
 BYTES = 1 << 14  # of a greeting
 EDITION = "edition"  # the key of a charter's edition, by which no two charters differ
 SHOWN = 60  # characters of a value that is told as it is

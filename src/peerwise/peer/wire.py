@@ -20,7 +20,7 @@ from peerwise.peer.names import LONGEST
 from peerwise.peer.protocol.messages import BadLetter, BadNumbers, Envelope
 from peerwise.peer.signing import MOST as SEAL
 
-VERSION = "3"  # raised, too, when nodes of two versions would compute other numbers
+VERSION = "4"  # raised, too, when nodes of two versions would compute other numbers
 HEADER = 4096  # bytes of a header, and as many for every few tensors
 PER_TENSOR = 512
 FEWEST = 32  # tensors for which there is room, for letters of another phase

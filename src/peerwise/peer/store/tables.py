@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-STATE = "5"  # of the tables below: a file of another version is refused
+STATE = "6"  # of the tables below: a file of another version is refused
 TABLES = """
 CREATE TABLE IF NOT EXISTS peer (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (
