@@ -69,11 +69,15 @@ def no_copy(book: SiteBook | None) -> Iterator[None]:
                     f"a copy of this state runs beside the ledger {book.ledger.path}; stop it: two "
                     "copies would draw noise twice for one charge"
                 )
+            ours = False
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file), path.stat()):  # not one that was just removed
+                ours = os.path.samestat(os.fstat(file), path.stat())
+            if ours:  # and not one that was just removed
+                try:
                     yield
+                finally:
                     path.unlink(missing_ok=True)
-                    return
+                return
         finally:
             os.close(file)
 
