@@ -375,11 +375,13 @@ class Daemon:
     async def _then(self, event: asyncio.Future[Any]) -> None:
         try:
             computed = await event
-        except BadSetting:
-            # nothing was agreed; neighbours find so, too, once they have our letters
+        except BadSetting as error:
+            # nothing was agreed; neighbours find so, too, once they have our letters, and answers
+            log.warning("nothing was agreed", extra={"facts": {"why": str(error)[:500]}})
             loop = asyncio.get_running_loop()
             until = loop.time() + self.options.linger
-            while self.core.undelivered and loop.time() < until:
+            core = self.core
+            while (core.undelivered or core.unmet) and loop.time() < until:
                 await asyncio.sleep(LOOK)
             if self.plan.learning.sealed and not self.core.undelivered:
                 await self._keeping.run(self._keeping.forget)

@@ -188,6 +188,34 @@ def test_a_peer_that_nobody_answers_ends_and_says_for_whom_it_waited():
     assert of(m.End, one.on(m.Tick(), 199.0)) == [m.End((), ("c",))]
 
 
+def test_a_neighbour_is_met_once_it_has_heard_so_in_its_present_life():
+    """One that was started again begins no round of sealed sums before: who ends waits for it."""
+    one = core(lives={"a": 3, "c": 3})
+    one.on(m.Started(frozenset("a")), 0.0)  # c only dials
+    assert one.unmet == ["a", "c"]
+    for n in one.neighbours.values():  # what is kept of a neighbour that comes back
+        n.loading = 0
+
+    def comes(name, life, ticket):
+        effects = one.on(m.Helloed(ticket, name, Greeting(Place(0, 0), life, knows=LIFE)), 0.0)
+        for effect in effects:
+            if isinstance(effect, m.NoteLife):
+                effects = [*effects, *one.on(m.Written(effect.ticket), 0.0)]
+            if isinstance(effect, m.Load):
+                effects = [*effects, *one.on(m.Loaded(*effect, []), 0.0)]
+        return of(m.Answer, effects)
+
+    for name in "ac":
+        comes(name, 4, f"first {name}")
+        comes(name, 4, f"second {name}")
+    assert one.unmet == []
+    comes("c", 5, "again")
+    comes("c", 5, "and again")
+    assert one.unmet == []
+    one.neighbours["c"].life = 6  # its next start has been noted and not yet answered
+    assert one.unmet == ["c"]
+
+
 def test_of_an_ejected_neighbour_only_its_leaving_is_noted():
     one = core()
     one.on(m.Looked({"c": "broken"}, [], {}), 0.0)

@@ -53,6 +53,7 @@ class Neighbour:
         self.used = -1  # the newest of its rounds that a round of ours has used
         self.line: deque[Away] = deque(unsent)  # letters waiting to be sent to it, oldest first
         self.acknowledged: Place | None = None  # it has all letters up to here; not yet on disk
+        self.answered = 0  # its life that we had met when we last answered a greeting of it
         self.greeted = False  # whether we have greeted it in its present life
         self.loading = 0  # how many requests to rebuild `line` from the disk are open
         self.writing: set[Ticket] = set()  # its letters that are being written to disk

@@ -267,3 +267,16 @@ class Rounds(Telling):
         end = Place(len(self.rules.rounds) - 1, self.rules.rounds[-1])
         wanted = {name: n for name, n in self.neighbours.items() if name not in self.ejected}
         return [name for name, n in wanted.items() if n.lacks and n.seen < end]
+
+    @property
+    def unmet(self) -> list[str]:
+        """The neighbours that have not heard, in their present life, that we have met.
+
+        One that was started again begins no round of sealed sums before it has.
+        """
+        wanted = {n: one for n, one in self.neighbours.items() if n not in self.ejected}
+        return [
+            name
+            for name, n in wanted.items()
+            if not n.bye and not n.greeted and (not n.met or n.answered != n.life)
+        ]

@@ -88,6 +88,7 @@ class Telling(Hearing):
         waiting, n.hellos = n.hellos, []
         for ticket in waiting:
             if why is None:
+                n.answered = n.met
                 self.do(Answer(ticket, self.greeting(name)))
             else:
                 self.refuse(ticket, "UNAVAILABLE", why, "disk")
