@@ -185,6 +185,21 @@ def test_noise_never_makes_a_round_fail_so_that_it_would_be_drawn_again(tmp_path
         one.close()
 
 
+def test_a_release_that_noise_would_make_too_large_for_a_letter_is_drawn_once(tmp_path):
+    """Were it drawn until it fits, what leaves would tell of more than one draw."""
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=2, **SPENDS)
+    drawn = []
+
+    def huge(kind, values, scale, *, off=False):
+        drawn.append(kind)
+        return np.asarray(values, float) + np.resize([3e15, -3e15, 1.0], np.shape(values))
+
+    one = Alone(fed.daemon("a", noise=huge))
+    assert len(drawn) == 1
+    assert one.daemon.store.outbox.unsent("b")
+    one.close()
+
+
 def test_of_two_copies_of_a_state_one_draws_the_noise_of_a_round(tmp_path):
     budget = {"epsilon": 5.0, "delta": 1e-5}
     method = {"name": "private_crc", "lr": 0.05}
@@ -209,6 +224,7 @@ def test_of_two_copies_of_a_state_one_releases(tmp_path):
 
     def released(store, meanwhile=lambda: None):
         with store.transaction():
+            store.draws()
             store.ledger.charge(**charge, inside=True)
             meanwhile()
 
@@ -216,6 +232,9 @@ def test_of_two_copies_of_a_state_one_releases(tmp_path):
         released(one, lambda: released(other))
     one.close()
     other.close()
+    with pytest.raises(Drawn):  # its release is on its disk, and does not leave later either
+        fed.daemon("a")
+    fed._replace(folder=fed.folder / "copy").daemon("a").store.close()
 
 
 def _copies(fed):

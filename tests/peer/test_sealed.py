@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from federation import Alone, Network, federation, run_all
+from peerwise.errors import BadData
 from peerwise.methods import words
 from peerwise.peer import sealing
 from peerwise.peer.daemon import Daemon
@@ -19,6 +20,7 @@ from peerwise.peer.protocol.messages import Failed, Place
 from peerwise.peer.signing import parted
 from peerwise.peer.store.tables import mark_of
 from peerwise.peer.wire import Format
+from peerwise.privacy import shares
 from peerwise.privacy.sealing import Reused
 from taped import assert_same_model, recorded, simulated
 
@@ -299,6 +301,17 @@ def test_two_copies_of_a_state_that_run_at_once_hide_one_term(tmp_path):
     hides(other, 2, "another")  # another sum
     one.close()
     other.close()
+
+
+def test_a_site_of_too_many_rows_is_refused_before_it_pays(tmp_path, monkeypatch):
+    """No round would say so: it would go on without the term."""
+    monkeypatch.setattr(shares, "MOST_OFTEN", 16)
+    fed = federation(tmp_path, STAR, CRC, rounds=ROUNDS, **SPENDS)
+    daemon = fed.daemon("b")
+    with pytest.raises(BadData, match="a node may have 16 rows where several sums are added up"):
+        asyncio.run(daemon.resume())
+    assert daemon.store.ledger.receipts() == 0
+    daemon.store.close()
 
 
 def test_two_copies_that_make_a_term_at_the_same_moment_send_one(tmp_path):

@@ -187,6 +187,31 @@ def test_masks_of_who_was_told_another_total_do_not_cancel(tmp_path):
     assert (left != terms).all()
 
 
+def test_masks_of_who_agreed_on_other_units_do_not_cancel(tmp_path):
+    """Also where units are agreed openly: told a huge scale, all others would add nothing."""
+    fed = federation(tmp_path, PATH, {"name": "sealed_nb"}, rounds=16, features=5, units="agree")
+    secrets = {name: fresh_secret() for name in "abc"}
+    keys = {name: public_key(secret).hex() for name, secret in secrets.items()}
+
+    def summed(theirs):
+        left, terms = 0, 0
+        for name in "abc":
+            plan = Plan(fed.charter, name, fed.tables[name])
+            plan.seal_with(None, secrets[name])
+            square = 100.0 if name == "a" else theirs
+            units = {"count": [90.0] * 5, "sum": [0.0] * 5, "square": [90.0 * square] * 5}
+            node = plan.node(plan.phases - 1, {"keys": keys, "units": units})
+            state = node.begin().state
+            term = node._adapt.term(state, node._shard)
+            terms = terms + term
+            left = left + node._adapt.masked(term, state.value["sums"])
+        return left, terms
+
+    np.testing.assert_array_equal(*summed(100.0))
+    left, terms = summed(1e30)
+    assert (left != terms).all()
+
+
 def test_a_peer_without_a_sum_ends_only_once_its_neighbours_have_its_letters(tmp_path, monkeypatch):
     """Or they would wait for the last of them."""
     fed, asked, since = tan(tmp_path), Dialling.asked, []

@@ -211,7 +211,7 @@ def _handed_over(ledger: Any, receipt: Any, parameters: Any) -> int:
     from peerwise.peer.site import LEFT
 
     to = ledger.receivers(int(receipt))
-    return to.count(LEFT) if "state" in parameters else len(to)
+    return sum(name.startswith(LEFT) for name in to) if "state" in parameters else len(to)
 
 
 def _units(rows: Any) -> list[str]:

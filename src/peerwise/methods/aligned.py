@@ -31,7 +31,8 @@ learns no more.
 **Lies.** Nobody can check a term. A total that a neighbour tells must be of a round that there is,
 and no number in it may be beyond what rows and noise can come to; the same holds of a sum that the
 node completes itself. If that does not hold, masks did not cancel: somebody lies, or told some
-nodes another total before. The node takes no such total; it is `lost`, and learns no more.
+nodes another total before. The node takes no such total; after a sum of its own it is `lost`, and
+learns no more. Where masks did not cancel, each number passes with a chance of 1/2.
 """
 
 from typing import Any, NamedTuple
@@ -185,6 +186,7 @@ class Aligned(NamedTuple):
         next_ = (parts["before"] == s["done"]) | ~self.member(s)
         valid = _same(s, parts) & (parts["fact"] == 1) & chain & (at > s["done"]) & next_
         valid = valid & (at <= self.rounds) & words.is_sum(parts["sum"]).all(-1)
+        valid &= s["lost"] != SPOILT
         first = valid.argmax()
         updated = self._with_total(s, at[first], parts["before"][first], parts["sum"][first])
         return _choose(valid.any() & self.together(s), updated, s)

@@ -190,6 +190,7 @@ def begin(computing: Computing, store: Store) -> Outcome:
     """The first state and letters of a peer, paid for and on the disk at once."""
     plan, place = computing.plan, Place(0, 0)
     with store.transaction():
+        store.draws()
         try:
             outcome = computing.begun(0, None, store.ledger)
         except Overspent as error:

@@ -16,7 +16,7 @@ from peerwise.agreement import sum_rounds
 from peerwise.channel import Channel
 from peerwise.core import Range, Shard, State
 from peerwise.declare import build
-from peerwise.errors import BadSetting, extra
+from peerwise.errors import BadData, BadSetting, extra
 from peerwise.learner.firsts import sum_of
 from peerwise.methods.aligned import SPOILT
 from peerwise.methods.private_crc import noise_multiplier
@@ -33,6 +33,7 @@ from peerwise.peer.sealing import RELEASE, Sealing, masks_of, used_mask, without
 from peerwise.peer.wire import LARGEST, NAMES
 from peerwise.privacy import Ledger, Noise, private_statistics, vetted
 from peerwise.privacy.mechanism import gaussian_sigma
+from peerwise.privacy.shares import most_rows
 from peerwise.privacy.sums import exact_update
 
 # of the sums that a first phase finds: counts and squares
@@ -252,10 +253,9 @@ class Plan:
             rows = self.learning.world(*exact, agreed, exact=True).x, exact[1]
         if self._secret is not None and agreed is not None:
             masks = masks_of(self.charter, self.name, sealed, self._secret, agreed["keys"])
-        # masks of nodes that were told other totals must not cancel: in other units a row moves a
-        # sum by more than the noise of the others hides
-        first = json.dumps((agreed or {}).get("first", {}), sort_keys=True).encode()
-        known = hashlib.sha256(first).hexdigest()
+        # masks of nodes that agreed on something else must not cancel: in other units a row moves
+        # a sum by more than the noise of the others hides
+        known = hashlib.sha256(json.dumps(agreed or {}, sort_keys=True).encode()).hexdigest()
         return Sealing(sealed, self.charter.names, rows, self._noise, masks, release, known)
 
     @property
@@ -281,7 +281,18 @@ class Plan:
             inside=True, person=privacy["person"],
         )  # fmt: skip
         noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))
-        return constant(release.statistics.values, float(len(self.y)), epsilon, noise)
+        values = self._sendable(release.statistics.values, self.charter.precision)
+        return constant(values, float(len(self.y)), epsilon, noise)
+
+    @staticmethod
+    def _sendable(values: Any, kind: Any) -> Any:
+        """Values with noise, as far as a letter can hold them.
+
+        If noise made a letter fail, it would be drawn again, and neighbours would see which draws
+        did not fail.
+        """
+        most = LARGEST[NAMES[np.dtype(kind)]]
+        return jax.tree.map(lambda a: a.clip(-most, most), values)
 
     def _multiplier(self) -> float:
         """The noise of a round over what one row, or one person, can change."""
@@ -308,6 +319,11 @@ class Plan:
         epsilon, delta, _ = self._privacy
         sealed: Any = self.learning.blank(None).method.adapt
         sums, grid = sealed.sums, sealed.grid
+        if len(self.y) > (most := most_rows(sums.rounds)):
+            raise BadData(
+                f"a node may have {most} rows where several sums are added up, got {len(self.y)}; "
+                "split the site into two nodes"
+            )
         about = {"sums": sums.rounds, "members": sums.nodes, "least": sums.least}
         if self.learning.firsts:
             about |= {"first": ", ".join(self.learning.firsts), "of": self.cell["method"]["first"]}
@@ -338,10 +354,7 @@ class Plan:
             )
             kind = fitted.weight.dtype
             noisy = moved(state.value, jnp.asarray(self._noise("gaussian", change, std), kind))
-            # a letter holds no larger numbers: a round that failed by its noise would be done again
-            # with other noise, and what neighbours see would tell of both
-            most = LARGEST[NAMES[np.dtype(kind)]]
-            value = jax.tree.map(lambda a: jnp.clip(a, -most, most), noisy)
+            value = self._sendable(noisy, kind)
             memory = {**state.memory, "guards": state.memory["guards"] + fitted.guards}
             return State(value, memory)
 

@@ -7,7 +7,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,14 +49,11 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def no_copy(book: SiteBook | None) -> Iterator[None]:
+def no_copy(book: SiteBook) -> Iterator[None]:
     """Refuse a state of which a copy runs beside the same ledger: both would draw noise.
 
     The system lets go when a process ends; the file of the lock is then removed.
     """
-    if book is None:
-        yield
-        return
     path = book.lock
     while True:
         try:
@@ -117,8 +114,8 @@ def serve(site: Site, beside: Beside | None = None) -> Ended:
     os.umask(0o077)  # whatever is written here is for the site alone
     _many_files()
     give_back_memory()
-    with only_one(site.state):
-        return _serve(site, beside)
+    with only_one(site.state), ExitStack() as held:
+        return _serve(site, beside, lambda book: held.enter_context(no_copy(book)))
 
 
 def _many_files() -> None:
@@ -140,7 +137,7 @@ def _newest_edition(site: Site, store: Store) -> list[str]:
     return changes
 
 
-def _opened(site: Site, held_out: Any) -> Store:
+def _opened(site: Site, held_out: Any, hold: Callable[[SiteBook], None]) -> Store:
     """The peer's state, under the newest edition of the charter; what is new goes to the log."""
     budget = site.charter.budget
     store = Store.open(
@@ -154,6 +151,7 @@ def _opened(site: Site, held_out: Any) -> Store:
         site=site.ledger,
         parts=site.parts,
         differs=lambda text: Charter.parse(text).difference(site.charter),
+        hold=hold,
     )
     changes = _newest_edition(site, store)
     with store.transaction():  # what errors are measured on: so many rows apart, or the node's own
@@ -168,14 +166,14 @@ def _opened(site: Site, held_out: Any) -> Store:
     return store
 
 
-def _serve(site: Site, beside: Beside | None) -> Ended:
+def _serve(site: Site, beside: Beside | None, hold: Callable[[SiteBook], None]) -> Ended:
     identity = load_identity(site.keys, site.node, site.passphrase)
     plan = site.plan()
     held_out = None
     if site.kept is not None:  # nothing of them leaves: they need not be many
         free = site.charter.model_copy(update={"limits": LimitTerms.model_validate({})})
         held_out = free.rows(site.kept)
-    store = _opened(site, held_out)
+    store = _opened(site, held_out, hold)
     plan.charter = site.charter
     meters = Meters(unit_of_budget(site.charter))
     meters.health.node = site.node
@@ -211,7 +209,7 @@ def _serve(site: Site, beside: Beside | None) -> Ended:
 
     try:
         keep_objects()
-        with heard(), no_copy(store.site):
+        with heard():
             return asyncio.run(run())
     finally:
         store.close()

@@ -24,7 +24,7 @@ from peerwise.privacy import Ledger
 from peerwise.privacy.rows import GROUP, Part, released_parts, share_rows
 from peerwise.privacy.sealing import Reused
 
-LEFT = "neighbours"  # to whom a settled charge is noted as sent
+LEFT = "neighbours"  # how the note begins that a settled charge was sent
 
 
 class Head(NamedTuple):
@@ -78,14 +78,20 @@ class SiteBook:
 
     `about` names the charter and the data; `parts` are the parts of the rows, none where they are
     not known: then a charge counts for every row. `made` tells this state from others of the same
-    charter and data, which draw noise of their own.
+    charter and data, which draw noise of their own; `draw` tells its draw from that of a copy.
     """
 
     def __init__(
-        self, ledger: Ledger, about: str, node: str, parts: Sequence[Part] = (), made: str = ""
+        self,
+        ledger: Ledger,
+        about: str,
+        node: str,
+        parts: Sequence[Part] = (),
+        made: str = "",
+        draw: str = "",
     ):
         self.ledger, self._about, self._node, self._parts = ledger, about, node, parts
-        self._made = made
+        self._made, self.draw = made, draw
         self._unsettled: list[int] = []
         self.terms: list[str] = []  # of sealed sums, that are not noted yet
 
@@ -109,24 +115,25 @@ class SiteBook:
                 receipt for receipt, row in self._mine()
                 if row[:5] == paid and not self.ledger.sends(receipt)
             ]  # fmt: skip
-            receipts = receipts or [
-                self.ledger.charge(
-                    mechanism, about, epsilon, delta, data=f"{self._node}: {data}", group=group,
-                    part=part, multiplier=multiplier, inside=True,
-                )
-                for group, part in charged_as(self._parts)
-            ]  # fmt: skip
+            charged = charged_as(self._parts)
+            if len(receipts) != len(charged):
+                receipts = [
+                    self.ledger.charge(
+                        mechanism, about, epsilon, delta, data=f"{self._node}: {data}", group=group,
+                        part=part, multiplier=multiplier, inside=True,
+                    )
+                    for group, part in charged
+                ]  # fmt: skip
         self._unsettled += receipts
 
     def settle(self) -> None:
         """Note that what was paid for is on the disk and may leave."""
-        while self._unsettled:
+        receipts, self._unsettled = self._unsettled, []
+        if receipts:
             with self.ledger.alone():
-                if self.ledger.sends(self._unsettled[0]):
-                    self._unsettled.clear()
-                    raise Drawn(self.ledger.path)
-                self.ledger.sent(self._unsettled[0], LEFT, inside=True)
-            self._unsettled.pop(0)
+                for receipt in receipts:
+                    if not self._has_left(receipt):
+                        self.ledger.sent(receipt, f"{LEFT} {self.draw}".rstrip(), inside=True)
         while self.terms:
             term = self.terms[0]
             with self.ledger.alone():  # a copy of this state may have come first
@@ -135,6 +142,13 @@ class SiteBook:
                     raise Reused(other)
                 self.ledger.sent(self._mine()[0][0], term, inside=True)  # all sums are one charge
             self.terms.pop(0)
+
+    def _has_left(self, receipt: int) -> bool:
+        """Whether what was paid for left; Drawn if it was the draw of a copy of this state."""
+        notes = [to for to in self.ledger.receivers(receipt) if to.startswith(LEFT)]
+        if any(to != f"{LEFT} {self.draw}".rstrip() for to in notes):
+            raise Drawn(self.ledger.path)
+        return bool(notes)
 
     def reach(self, t: int) -> None:
         """Note that this state has drawn noise up to a round; refused if a copy of it has.
@@ -202,8 +216,9 @@ class SiteBook:
         known = ledger.receipts()
         if ledger.accountant != "basic" and known:  # its own ledger goes round by round
             known = len(charges)
-        for receipt, _ in charges[:known]:
-            if not self.ledger.sends(receipt):
+        for receipt, row in charges[:known]:
+            own = json.loads(row[1]).get("made") == self._made
+            if not (self._has_left(receipt) if own else self.ledger.sends(receipt)):
                 self._unsettled += range(receipt, receipt + width)
         self.settle()
         lost = [

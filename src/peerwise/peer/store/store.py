@@ -61,13 +61,15 @@ class Store(File):
         site: Ledger | None = None,
         parts: Sequence[Part] = (),
         differs: Callable[[str], str | None] = lambda text: None,
+        hold: Callable[[SiteBook], Any] = lambda book: None,
     ) -> Self:
         """The file in `folder`, made where there is none; refused where it is somebody else's.
 
         `charter` and `data` are hashes of what the peer runs with; `budget` (epsilon, delta,
         accountant) makes the file a privacy ledger too, and `site` is the ledger of the whole site,
         which is charged before it, for `parts` of the rows. `differs` says in words where the
-        charter that a file was begun under differs.
+        charter that a file was begun under differs. `hold` keeps copies of the state away from the
+        ledger of the site, before anything is written there.
         """
         path = Path(folder) / FILE
         db = opening.connect(path, node, budget, schema)
@@ -94,7 +96,9 @@ class Store(File):
             if ledger is not None and site is not None:
                 told = store.about()  # a state of version 0.13 has nothing that nobody knows
                 made = " ".join(told[key] for key in ("made", "apart") if key in told)
-                store.site = SiteBook(site, about_run(charter, data), node, parts, made)
+                about, draw = about_run(charter, data), told.get("draw", "")
+                store.site = SiteBook(site, about, node, parts, made, draw)
+                hold(store.site)
                 store.site.check(store.about().get("ledger"))
                 store.lost = store.site.mend(ledger)
                 masks = store.rows("SELECT phase, round, hash FROM masks")
@@ -122,6 +126,13 @@ class Store(File):
         except ledger_file.BROKEN as error:
             raise BadFile(f"{path} is not a peer's state or is damaged: {error}") from None
         return store
+
+    def draws(self) -> None:
+        """Note that this state draws noise, and no copy of it, in the transaction that is open."""
+        draw = secrets.token_hex(16)
+        self.set(draw=draw)
+        if self.site is not None:
+            self.site.draw = draw
 
     def _settle_site(self) -> None:
         """What was charged may leave: have the site's ledger say so."""
