@@ -29,7 +29,11 @@ from jax._src.interpreters import mlir
 sys.dont_write_bytecode = False  # what pytest makes of assertions is kept from run to run
 jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile(
-    "derandomised", derandomize=True, deadline=None, max_examples=25
+    "derandomised",
+    derandomize=True,
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # a busy machine is no fault
 )
 hypothesis.settings.load_profile("derandomised")
 

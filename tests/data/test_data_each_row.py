@@ -72,14 +72,21 @@ def test_the_last_row_changes_no_other(tmp_path, kind, cells, labels, categories
     assert (whole.x[0, 0], whole.y[0]) == (0, 0)
 
 
+@pytest.mark.parametrize("label", [["x"], {"x": 1}])
+def test_a_label_that_is_no_single_value_refuses_no_other_rows(tmp_path, label):
+    made = read(tmp_path / "rows.parquet", ["1", "2", "1"], [label, None, None], ("1", "2"), "xy")
+    assert made.y.tolist() == [-1, -1, -1]
+
+
 # whatever Python puts into a frame; `object` columns hold several kinds
 CELLS = [
     1, 1.0, 2.5, "1", "1,0", "x", True, False, "True", None, np.nan, pd.NaT, np.inf, -0.0, b"1",
     np.float32(0.1), 0.1, np.int64(1), np.bool_(True), 2**70, 1e300, "", "1_0", [1], (1, 2), {},
-    decimal.Decimal("2.50"), DAY, NOON, pd.Timestamp(DAY, tz="UTC"), datetime.date(2020, 1, 1),
+    decimal.Decimal("2.50"), decimal.Decimal("2.5"), DAY, NOON, datetime.date(2020, 1, 1),
+    pd.Timestamp(DAY, tz="UTC"), pd.Timestamp(DAY, tz="UTC").tz_convert("Asia/Tokyo"),
     2j, 1 + 0j, np.complex64(2.5), datetime.timedelta(1), pd.Timedelta(1, "s"), pd.NA,
 ]  # fmt: skip
-TEXTS = ("1", "0", "True", "2.5", "x", "2020-01-01", "0.1")
+TEXTS = ("1", "0", "True", "2.5", "x", "2020-01-01", "0.1", "10", "2020-01-02")
 
 
 def of_objects(cells, kind):
@@ -103,6 +110,18 @@ def test_no_cell_of_a_frame_says_how_another_is_read(cells, kind):
         alone = of_objects([cell], object)
         np.testing.assert_array_equal(x[i], alone[0][0])
         assert y[i] == alone[1][0]
+
+
+def test_equal_values_that_are_spelt_differently_are_each_read_by_themselves():
+    """Before, all were spelt as the first of them, which one row could choose."""
+    moment = pd.Timestamp("2020-01-01 20:00", tz="UTC").to_pydatetime()
+    there = moment.astimezone(datetime.timezone(datetime.timedelta(hours=4)))  # the next day
+    for first, other in (moment, there), (decimal.Decimal("1E+1"), decimal.Decimal("10")):
+        assert first == other
+        x, y = of_objects([first, *[other] * 3], object)
+        alone = of_objects([other], object)
+        np.testing.assert_array_equal(x[1:], np.repeat(alone[0], 3, 0))
+        np.testing.assert_array_equal(y[1:], np.repeat(alone[1], 3))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What whoever watches a peer is told: whether it lives, takes letters, and for whom it waits."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 from federation import federation
 from helpers import command, in_words
 from hostile import LONG, Host, path
+from peerwise.errors import BadFile
 from peerwise.peer import views
 from peerwise.peer.health import FROZEN, Health, beating
 from peerwise.peer.local import free_ports
@@ -160,3 +162,15 @@ def test_who_looks_at_the_state_does_not_keep_its_peer_from_starting(tmp_path):
             pass
         timer.run_until_complete(look)
         timer.close()
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_process(tmp_path, monkeypatch):
+    def refused(*args):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with (
+        pytest.raises(BadFile, match=r"cannot lock files \(No locks available\)"),
+        only_one(tmp_path),
+    ):
+        pass

@@ -1,5 +1,6 @@
 """Noise between real peers: drawn once, paid for before it leaves, the same after a restart."""
 
+import asyncio
 import shutil
 
 import jax
@@ -7,11 +8,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from federation import Alone, federation, run_all, signed
+from federation import Alone, Network, federation, run_all, signed
 from peerwise import methods
 from peerwise.errors import BadData, BadFile, BadSetting
 from peerwise.peer.learning import constant
-from peerwise.peer.protocol.messages import Envelope
+from peerwise.peer.protocol.messages import Envelope, Place
 from peerwise.peer.serve import no_copy
 from peerwise.peer.signing import parted
 from peerwise.peer.site import Drawn
@@ -164,6 +165,60 @@ def test_a_state_put_back_draws_no_noise_for_rounds_that_had_some(tmp_path, acco
     back.close()
 
 
+def test_a_state_put_back_with_its_ledger_draws_no_noise_for_rounds_that_had_some(tmp_path):
+    """A snapshot of a whole machine: only the neighbours know how far it was."""
+    budget = {"epsilon": 6.0, "delta": 1e-5}
+    method = {"name": "private_crc", "lr": 0.05}
+    rounds, noise = 14, Counted()
+    fed = federation(tmp_path, LINE, method, rounds=rounds, privacy=budget, budget=budget)
+
+    def copied(source, target):
+        shutil.rmtree(target / "b", ignore_errors=True)
+        shutil.copytree(source / "b", target / "b")
+        for path in target.glob("b.ledger*"):
+            path.unlink()
+        for path in source.glob("b.ledger*"):
+            shutil.copy(path, target)
+
+    async def live():
+        net = Network(fed)
+        net.start(*"ac")
+        net.options = {"noise": noise}
+        net.start("b")
+        await net.until("b", Place(0, 3))
+        await net.stop("b")
+        copied(tmp_path, tmp_path / "backup")
+        net.start("b")
+        await net.until("b", Place(0, 8))
+        await net.stop("b")
+        heard = max(net.daemons[n].core.neighbours["b"].head for n in "ac")
+        before = noise.draws
+        copied(tmp_path / "backup", tmp_path)
+        net.start("b")
+        await net.end()
+        return heard.round, before
+
+    heard, before = asyncio.run(live())
+    assert heard >= 7
+    assert noise.draws - before <= rounds - heard
+    with fed.ledger("b") as site:
+        assert site.receipts() == 1
+
+
+def test_a_state_put_back_before_it_began_pays_again_and_goes_on(tmp_path):
+    """Before, it was taken for a copy of itself at its next start, for ever."""
+    fed = federation(tmp_path, PAIR, GOSSIP, rounds=2, **SPENDS | {"budget": {"epsilon": 5.0}})
+    fed.daemon("a").store.close()
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    Alone(fed.daemon("a")).close()
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "backup", tmp_path / "a")
+    for _ in range(3):
+        Alone(fed.daemon("a")).close()
+    with fed.ledger("a") as site:
+        assert [row[2] for row in site.paid()] == [2.0, 2.0]
+
+
 def test_noise_never_makes_a_round_fail_so_that_it_would_be_drawn_again(tmp_path):
     """A neighbour at the edge of what letters may hold; noise above 0 would go beyond it."""
     method = {"name": "private_crc", "lr": 0.05, "clip": 1e6}
@@ -197,6 +252,23 @@ def test_a_release_that_noise_would_make_too_large_for_a_letter_is_drawn_once(tm
     one = Alone(fed.daemon("a", noise=huge))
     assert len(drawn) == 1
     assert one.daemon.store.outbox.unsent("b")
+    one.close()
+
+
+@pytest.mark.parametrize("more", [[3e15], [3e15, -3e15, 1.0], [1e20, 1.0 - 1e20], [-1e300]])
+def test_nor_is_one_whose_letter_is_computed_from_it(tmp_path, more):
+    """`robust_nb` divides by counts with noise, and adds them up."""
+    fed = federation(tmp_path, PAIR, {"name": "robust_nb"}, rounds=2, features=4, **SPENDS)
+    drawn = []
+
+    def huge(kind, values, scale, *, off=False):
+        drawn.append(kind)
+        return np.asarray(values, float) + np.resize(more, np.shape(values))
+
+    one = Alone(fed.daemon("a", noise=huge))
+    assert len(drawn) == 1
+    letter = one.daemon.format.decode(parted(one.daemon.store.outbox.unsent("b")[0].body)[0])
+    assert all(np.abs(part).max() <= 1e15 for part in jax.tree.leaves(letter))
     one.close()
 
 

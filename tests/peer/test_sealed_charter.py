@@ -25,11 +25,13 @@ SPENDS = {
         ({"least": 0.5}, "least must be"),
         ({"least": 0.6, "honest": 1.0}, "has one sum"),
         ({"name": "sealed_crc", "releases": 1, "least": 0.6, "honest": 1.0}, "has one sum"),
+        ({"name": "sealed_crc", "least": 0.6, "honest": 1.0}, "has one sum"),  # in so few rounds
     ],
 )
 def test_noise_on_which_nobody_could_rely(tmp_path, options, says):
+    terms = {"rounds": 14, "limits": {"rows": 100}, **SPENDS}
     with pytest.raises(BadSetting, match=says):
-        federation(tmp_path, TREE, {**NB, **options}, **SPENDS)
+        federation(tmp_path, TREE, {**NB, **options}, **terms)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,18 @@ def test_so_few_rounds_that_no_sum_may_come_about_are_warned_of(tmp_path):
     assert "can take 7 rounds, and there are 6" in said
     enough = charter.text().replace("rounds = 6", "rounds = 7")
     assert "Warning" not in " ".join(what_leaves(Charter.parse(enough)))
+
+
+def test_more_sums_than_fit_into_the_rounds_are_warned_of(tmp_path):
+    """Before, all were paid for, few came about, and nothing said so."""
+    terms = {"rounds": 24, "limits": {"rows": 100}, **SPENDS}
+    said = {}
+    for releases in (1000, 4, None):
+        method = {"name": "sealed_crc"} | ({} if releases is None else {"releases": releases})
+        lines = what_leaves(federation(tmp_path, TREE, method, **terms).charter)
+        said[releases] = [line for line in lines if line.startswith("Warning")]
+    assert "pays for 1000 sums, and about 4 fit into 24 rounds" in said[1000][0]
+    assert said[4] == said[None] == []
 
 
 def test_what_leaves_says_on_whom_it_relies(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from federation import Network, federation, run_all
 from peerwise.errors import BadSetting
 from peerwise.methods import words
+from peerwise.methods.aligned import SPOILT
 from peerwise.peer.dialling import Dialling
 from peerwise.peer.leaving import what_leaves
 from peerwise.peer.plan import Plan
@@ -147,10 +148,14 @@ def test_without_a_members_term_there_is_no_sum_and_the_peer_says_so(tmp_path):
     with pytest.raises(BadSetting, match="there is no sealed sum for 'structure'"):
         plan.agreed(1, memory, {"keys": {}})
     # one that was put back adds none
-    state = plan.put_back(1, plan.node(1).begin()).state
+    state = plan.put_back(1, plan.node(1).begin(), Place(1, 1)).state
     assert int(state.value["sums"]["lost"]) == 1
     assert not words.as_integers(state.value["sums"]["term"]).any()
     assert jax.tree.structure(state) == jax.tree.structure(without_terms(state, "again"))
+    # nor does one that has found a sum spoilt forget it
+    sums = {**state.value["sums"], "lost": np.full_like(state.value["sums"]["lost"], SPOILT)}
+    spoilt = without_terms(state._replace(value={**state.value, "sums": sums}), "again")
+    assert int(spoilt.value["sums"]["lost"]) == SPOILT
 
 
 def test_masks_of_who_was_told_another_total_do_not_cancel(tmp_path):

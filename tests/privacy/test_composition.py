@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from peerwise.errors import BadSetting, UnknownName
-from peerwise.privacy.composition import Charge, basic, loss, renyi
+from peerwise.privacy.composition import Charge, basic, check_charge, loss, renyi
 from peerwise.privacy.ledger import Ledger, Overspent
 from peerwise.privacy.mechanism import gaussian_sigma
 
@@ -75,6 +75,12 @@ def test_nothing_costs_nothing():
     assert basic([]) == (0.0, 0.0)
     assert renyi([], DELTA).epsilon == 0.0
     assert renyi([Charge(0.5)], DELTA) == (0.5, 0.0)  # where the plain sum is less, it counts
+
+
+def test_noise_whose_cost_cannot_be_computed_is_refused_in_words():
+    check_charge(Charge(1.0, 1e-6, 1e300))  # so much that it costs nothing
+    with pytest.raises(BadSetting, match="cannot be computed"):
+        check_charge(Charge(1.0, 1e-6, 1e-300))
 
 
 def paid(ledger, charge):

@@ -236,8 +236,27 @@ def test_rows_that_cannot_be_summed_are_refused():
     x, y = rows()
     with pytest.raises(BadData, match=r"\[m, 3\]"):
         released(x[:, :2], y)
-    with pytest.raises(BadData, match="labels"):
-        released(x, y.astype(str))
+    with pytest.raises(BadData, match=r"\[m, 3\]"):
+        released([[0.1, 0.2, 0.3], [0.1]], [0, 1])
+
+
+def test_no_cell_or_label_of_encoded_rows_decides_how_others_are_read():
+    """Nor whether there is a release: a list of rows may hold anything."""
+    x, y = rows()
+    exact = released(x, y).statistics.values
+    names = np.array(SCHEMA.classes)[y]
+    for labels in (y.astype(float), y.astype(str), names, names.tolist(), y.astype(object)):
+        np.testing.assert_array_equal(released(x, labels).statistics.values, exact)
+    cells = (None, "x", 10**400, 1 + 1j, [0.1], {}, b"1", pd.NaT)
+    for cell in cells:
+        row = [cell, 0.0, 0.0]
+        more = released([*x.tolist(), row], [*y.tolist(), 0]).statistics.values
+        gap = released(np.vstack([x, [np.nan, 0.0, 0.0]]), [*y, 0]).statistics.values
+        np.testing.assert_array_equal(more, gap)
+    for label in (*cells, "no class", 2**70, -1, 0.5):
+        more = released([*x.tolist(), [0.0, 0.0, 0.0]], [*y.tolist(), label])
+        np.testing.assert_array_equal(more.statistics.values, exact)
+        assert more.unknown == 1
 
 
 def test_no_row_decides_whether_there_is_a_release():

@@ -19,6 +19,8 @@ from peerwise.data.schema import Feature, Schema
 from peerwise.errors import BadData
 
 Array = np.ndarray
+# of these types equal values have one text; of others not: one moment in two time zones
+SPELT_ALIKE = (str, bool, int)
 
 
 class Read(NamedTuple):
@@ -99,8 +101,10 @@ def _texts(cells: Iterable[Any], categories: Collection[str]) -> Coded:
     seen: dict[tuple[type, Any], str | None] = {}
 
     def text(value: Any) -> str | None:
+        key = type(value), value
         try:
-            key = type(value), value
+            if type(value) not in SPELT_ALIKE:
+                return _text(value, categories)
             if key not in seen:
                 seen[key] = _text(value, categories)
         except (TypeError, ValueError):  # a list, a table; a whole number too long to spell

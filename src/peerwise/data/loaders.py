@@ -1,7 +1,7 @@
 """Raw tables by name: a data folder's, a file's, scikit-learn's bundled ones, OpenML's."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +107,8 @@ def _texts(values: Any) -> Array:
 
     Under a privacy budget a label is its own text: one that is no number must not change others.
     """
+    if is_discreet() and pd.api.types.is_object_dtype(values):  # a list or a table is no label
+        values = np.array([v if isinstance(v, Hashable) else None for v in values], object)
     coded = factorise(values)
     read = parse(coded.texts)
     if not is_discreet() and read.fits.all() and not read.codes.any():

@@ -138,7 +138,7 @@ def facts_of(
         facts |= {"x": world.x, "y": world.y, "owned": world.owned}
     known = Facts(facts, {})
     makers = known.makers
-    makers["width"] = lambda: _width(links)
+    makers["width"] = lambda: width_of(links)
     makers["net"] = lambda: _net(cell, known)
     if "model" in cell:
         makers["model"] = lambda: _model(cell, world, shards, links, known)
@@ -214,7 +214,7 @@ def _design(cell: Cell, world: World, facts: Facts) -> Design:
     return design_of(model, *bounds_of(cell, world))
 
 
-def _width(links: Topology) -> int:
+def width_of(links: Topology) -> int:
     """Links between any two nodes along a breadth-first tree from node 0, at most."""
     graph = topology.graph_of(links)
     if graph.is_directed() or not nx.is_connected(graph):

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt, Le
+from annotated_types import Ge, Le
 
 from peerwise.combine.weigh import Rule
 from peerwise.core import Array, Message, Method, Shard, State, Tree
@@ -43,7 +43,7 @@ def private_crc(
     rows: int | None = None,
     nodes: int | None = None,
     *,
-    clip: Annotated[float, Gt(0), Le(1e6), "how far one row may move an update"] = 5.0,
+    clip: Annotated[float, Ge(1e-9), Le(1e6), "how far one row may move an update"] = 5.0,
     lr: Rate = 0.05,
     m0: SampleSize = None,
     rule: Rule = "equal",

@@ -256,6 +256,11 @@ def _once(share: np.ndarray, q: int, r: int, classes: int) -> np.ndarray:
     return np.concatenate([share[:q], share[classes * q :]])
 
 
+def fitting(rounds: int, width: int) -> int:
+    """The sums that fit into the rounds, at most `RELEASES`; each takes about `width` rounds."""
+    return min(RELEASES, max(1, rounds // (width + 2) - 2))
+
+
 @declares("method", needs=("replies",), releases="sealed")
 def sealed_crc(
     model: Model,
@@ -271,7 +276,7 @@ def sealed_crc(
         Le(MANY),
         "sums that are released; none: as many as fit into the rounds, at most 64",
     ] = None,
-    clip: Annotated[float, Gt(0), Le(1e6), "how far one row may move a sum"] = 3.0,
+    clip: Annotated[float, Ge(1e-9), Le(1e6), "how far one row may move a sum"] = 3.0,
     lr: Annotated[float, Ge(1e-9), Le(1000), "learning rate"] = 0.2,
     trust: Trust = TRUST,
     before: Before = BEFORE,
@@ -283,8 +288,7 @@ def sealed_crc(
     the second half of the iterates, in which noise averages out. A sum takes about as many rounds
     as the agreed tree is wide. The defaults of clip and lr depend on no rows.
     """
-    if releases is None:
-        releases = min(RELEASES, max(1, rounds // (width + 2) - 2))
+    releases = releases or fitting(rounds, width)
     if rows < 1:
         raise BadSetting(f"rows must be 1 or more, got {rows}")
     return _crc(model, budget, rows, nodes, releases, float(clip), float(lr), trust)

@@ -97,7 +97,9 @@ class Charter(Terms):
                 if feature.kind == "numeric":
                     feature.bounds()
         if self._cell is not None:
-            described.check_sealed(self._cell, self.world(), self.pace.mode)
+            described.check_sealed(
+                self._cell, self.world(), self.pace.mode, self.topology(), self.rounds
+            )
         self._tables = described.tables_of(description, self._cell)
         return self
 

@@ -93,7 +93,7 @@ class Computing:
         assert self.node is not None
         assert self.memory is not None
         if wanted.place.phase <= self.behind or wanted.said > wanted.place:
-            self.memory = self.plan.put_back(wanted.place.phase, self.memory)
+            self.memory = self.plan.put_back(wanted.place.phase, self.memory, wanted.said)
         if wanted.heard is None:
             outcome = self._after(self.memory, wanted)
             return Computed(outcome, outcome.bodies)

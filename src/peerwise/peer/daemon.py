@@ -180,7 +180,7 @@ class Daemon:
         assert node is not None
         assert memory is not None
         # nobody has heard of a state that has just begun
-        asks = kept is not None and self.plan.adds(place.phase, node, memory)
+        asks = kept is not None and self.plan.asks(place.phase, node, memory)
         unsent = {n: await disk(store.outbox.unsent, n) for n in self.charter.neighbours(self.name)}
         self._core = Core(
             self._rules(),

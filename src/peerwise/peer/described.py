@@ -14,12 +14,13 @@ from peerwise.data import Schema
 from peerwise.declare import Varies, canonical, declared, filled, find
 from peerwise.errors import BadSetting
 from peerwise.learner import Cell, World, cell, expand, offered
+from peerwise.learner.assemble import width_of
 from peerwise.learner.firsts import as_if_nothing, firsts, trust_of
 from peerwise.learner.noise import adds_noise
 from peerwise.learner.sections import NAMED, SECTIONS
 from peerwise.learner.world import is_plain
 from peerwise.methods.private_crc import noise_multiplier
-from peerwise.methods.sealed import RELEASES, members
+from peerwise.methods.sealed import fitting, members
 from peerwise.models.registry import blank_model, first_phase
 from peerwise.names import entries
 from peerwise.peer.terms import ROUNDS, BudgetTerms, FeatureTerms, LimitTerms
@@ -29,6 +30,7 @@ from peerwise.privacy.design import default_delta, design_of, noising
 from peerwise.privacy.ledger import unit_hidden
 from peerwise.privacy.mechanism import gaussian_sigma
 from peerwise.privacy.shares import bits_for, shared_noise
+from peerwise.topology import Topology
 
 DESCRIPTION = ("method", "model", "net", "privacy", "run")
 RUN = ("rounds", "seed", "precision")  # the keys of [run] that peers have; the others simulate
@@ -158,12 +160,13 @@ def _bounds(
     return [e[0] for e in edges], [e[1] for e in edges]
 
 
-def check_sealed(cell: Cell, world: World, pace: str) -> None:
+def check_sealed(cell: Cell, world: World, pace: str, links: Topology, rounds: int) -> None:
     """Refuse sealed sums that could overflow, or on whose noise nobody could rely."""
     if cell.method.traits.releases != "sealed":
         return
     table, nodes = cell["method"], world.nodes
-    least, honest = members(nodes, trust_of(cell), _released(table))
+    released = sums_of(cell, links, rounds)
+    least, honest = members(nodes, trust_of(cell), released)
     if least < nodes and pace == "deadline":
         raise BadSetting(
             f"[method] least = {table['least']:g} allows sums without some nodes, but with [pace] "
@@ -171,7 +174,7 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
             "every deadline, and nodes that drift apart miss each other's letters; set [pace] "
             'mode = "async", or least = 1'
         )
-    bits_for(nodes, _released(table))
+    bits_for(nodes, released)
     as_if_nothing(cell, world)  # whatever is agreed first
     if world.budget is None or not adds_noise(cell):
         return
@@ -179,16 +182,17 @@ def check_sealed(cell: Cell, world: World, pace: str) -> None:
     asked = blank_model(cell["model"], world.schema).size
     share = 1 - table["first"] if firsts(cell, world) else 1.0
     multiplier = gaussian_sigma(1.0, world.budget.epsilon, world.budget.delta) / share**0.5
-    released = _released(table)
     most = multiplier * math.sqrt(max(released, asked)) * cell["privacy"]["person_rows"]
     # a grid's step is a power of two: beside it a reach of 1 is the least, and one below 1 the most
     reach = np.array([1.0, np.nextafter(1.0, 0.0)])
     shared_noise(reach, most * reach, nodes, honest, released)
 
 
-def _released(table: Mapping[str, Any]) -> int:
-    """How many sums a method adds up, at most."""
-    return table.get("releases", 1) or RELEASES
+def sums_of(cell: Cell, links: Topology, rounds: int) -> int:
+    """How many sums a method of sealed sums adds up, over these links in so many rounds."""
+    if "releases" not in (table := cell["method"]):
+        return 1
+    return table["releases"] or fitting(rounds, width_of(links))
 
 
 def check_cell(

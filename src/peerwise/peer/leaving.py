@@ -4,11 +4,13 @@ import math
 
 import networkx as nx
 
+from peerwise.learner.assemble import width_of
 from peerwise.learner.firsts import firsts
 from peerwise.learner.noise import adds_noise
+from peerwise.methods.sealed import fitting
 from peerwise.models.registry import first_phase
 from peerwise.peer.charter import Charter
-from peerwise.peer.described import most_delta, private_methods, spends, unit_of
+from peerwise.peer.described import most_delta, private_methods, spends, sums_of, unit_of
 from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
 
@@ -151,11 +153,20 @@ def _sealed(charter: Charter, epsilon: float, delta: float, unit: str) -> list[s
 def _too_short(charter: Charter) -> list[str]:
     """That so few rounds may end before the first sum, which is paid for all the same."""
     needed = 3 * nx.diameter(charter.graph()) + 1
-    if charter.rounds >= needed:
+    if charter.rounds < needed:
+        return [
+            f"Warning: a sum over this graph can take {needed} rounds, and there are "
+            f"{charter.rounds}. If none comes about, nothing is learnt, and the budget is spent; "
+            "set [run] rounds higher."
+        ]
+    links = charter.topology()
+    paid = sums_of(charter.cell, links, charter.rounds)
+    if paid <= (fit := fitting(charter.rounds, width_of(links))):
         return []
     return [
-        f"Warning: a sum over this graph can take {needed} rounds, and there are {charter.rounds}. "
-        "If none comes about, nothing is learnt, and the budget is spent; set [run] rounds higher."
+        f"Warning: the budget pays for {paid} sums, and about {fit} fit into {charter.rounds} "
+        "rounds. What does not come about is spent all the same; set [run] rounds higher, or "
+        "[method] releases lower."
     ]
 
 

@@ -51,6 +51,7 @@ class Letters:
         self._charter, self._name, self._mark = charter, identity.node, charter.hash
         self._signer, self._authority = Signer(identity, self._mark), identity.authority
         self._formats: dict[int, Format] = {}
+        self._noisy = charter.budget is not None
         self.book: SiteBook | None = None  # this site's ledger, and what was told of it last
         self._told: LedgerHead | None = None
         self.watch = Watch(charter.budget is not None)
@@ -90,7 +91,8 @@ class Letters:
             name = self._charter.names[j]
             if key not in same:
                 to = ALL if letter.part is None else name
-                same[key] = self._signer.sealed(form.encode(letter, envelope, more), envelope, to)
+                content = form.encode(letter, envelope, more, self._noisy)
+                same[key] = self._signer.sealed(content, envelope, to)
             bodies[name] = same[key]
         return bodies
 

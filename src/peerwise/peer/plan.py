@@ -28,6 +28,7 @@ from peerwise.peer.charter import Charter
 from peerwise.peer.described import spends, unit_of
 from peerwise.peer.identity import Identity
 from peerwise.peer.learning import Learning, constant
+from peerwise.peer.protocol.messages import Place
 from peerwise.peer.roster import KeyNode
 from peerwise.peer.sealing import RELEASE, Sealing, masks_of, used_mask, without_terms
 from peerwise.peer.wire import LARGEST, NAMES
@@ -132,10 +133,14 @@ class Plan:
         """The last mask that was used, by its round, and the hash of what it hides."""
         return used_mask(memory.state) if self.seals(phase) else None
 
-    def adds(self, phase: int, node: Node, memory: Memory) -> bool:
-        """Whether a node may still make terms of sealed sums."""
+    def asks(self, phase: int, node: Node, memory: Memory) -> bool:
+        """Whether a peer that starts again must first hear what neighbours have of it.
+
+        It may have been put back, with its ledger, and must neither mask another term of a sealed
+        sum nor draw noise once more for a round that had some.
+        """
         if not self.learning.sealed or not self.learns(phase):
-            return self.learning.sealed
+            return self.learning.sealed or self.draws(phase)
         sealed: Any = node.method.adapt
         sums = memory.state.value["sums"]
         return not sums["lost"] and int(sealed.sums.stage(sums)) <= sealed.sums.rounds
@@ -149,8 +154,10 @@ class Plan:
             "told members totals that differ"
         )
 
-    def put_back(self, phase: int, memory: Memory) -> Memory:
-        """The memory of a peer that has said more than it knows of."""
+    def put_back(self, phase: int, memory: Memory, said: Place) -> Memory:
+        """The memory of a peer that has said more than it knows of, up to the place `said`."""
+        if self.draws(phase):
+            self.drawn = max(self.drawn, said.round)
         if not self.seals(phase):
             return memory
         why = "its state was restored from a backup"
@@ -286,9 +293,9 @@ class Plan:
 
     @staticmethod
     def _sendable(values: Any, kind: Any) -> Any:
-        """Values with noise, as far as a letter can hold them.
+        """Values with noise, as far as a letter can hold them: what follows from them is finite.
 
-        If noise made a letter fail, it would be drawn again, and neighbours would see which draws
+        If noise made a round fail, it would be drawn again, and neighbours would see which draws
         did not fail.
         """
         most = LARGEST[NAMES[np.dtype(kind)]]

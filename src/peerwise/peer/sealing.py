@@ -9,6 +9,7 @@ import numpy as np
 from peerwise.core import Shard, State
 from peerwise.errors import BadSetting
 from peerwise.methods import words
+from peerwise.methods.aligned import MISSED
 from peerwise.methods.sealed import Sealed
 from peerwise.peer.charter import Charter
 from peerwise.peer.journal import log
@@ -99,7 +100,7 @@ def without_terms(state: State, why: str) -> State:
     if not sums["lost"]:
         log.warning("adds no more to sealed sums", extra={"facts": {"why": why}})
     none = {key: np.zeros_like(sums[key]) for key in ("made", "term")}
-    sums = {**sums, **none, "lost": np.ones_like(sums["lost"])}
+    sums = {**sums, **none, "lost": np.maximum(sums["lost"], MISSED)}
     return state._replace(value={**state.value, "sums": sums})
 
 

@@ -82,9 +82,16 @@ def no_copy(book: SiteBook) -> Iterator[None]:
 def _locked(file: int) -> bool:
     """Whether the lock is ours now; who looks whether a peer runs holds it for a moment, too."""
     for _ in range(TRIES):
-        with suppress(OSError):
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise BadFile(
+                f"the file system cannot lock files ({error.strerror}), which keeps two processes "
+                "off one state or ledger; put both on a local disk"
+            ) from None
         time.sleep(0.02)
     return False
 

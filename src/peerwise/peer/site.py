@@ -132,8 +132,11 @@ class SiteBook:
         if receipts:
             with self.ledger.alone():
                 for receipt in receipts:
-                    if not self._has_left(receipt):
-                        self.ledger.sent(receipt, f"{LEFT} {self.draw}".rstrip(), inside=True)
+                    if self._is_of_this_draw(receipt):
+                        continue
+                    if self._left(receipt):
+                        raise Drawn(self.ledger.path)
+                    self.ledger.sent(receipt, f"{LEFT} {self.draw}".rstrip(), inside=True)
         while self.terms:
             term = self.terms[0]
             with self.ledger.alone():  # a copy of this state may have come first
@@ -143,12 +146,13 @@ class SiteBook:
                 self.ledger.sent(self._mine()[0][0], term, inside=True)  # all sums are one charge
             self.terms.pop(0)
 
-    def _has_left(self, receipt: int) -> bool:
-        """Whether what was paid for left; Drawn if it was the draw of a copy of this state."""
-        notes = [to for to in self.ledger.receivers(receipt) if to.startswith(LEFT)]
-        if any(to != f"{LEFT} {self.draw}".rstrip() for to in notes):
-            raise Drawn(self.ledger.path)
-        return bool(notes)
+    def _left(self, receipt: int) -> list[str]:
+        """The notes that what was paid for has left: one for the draw that did."""
+        return [to for to in self.ledger.receivers(receipt) if to.startswith(LEFT)]
+
+    def _is_of_this_draw(self, receipt: int) -> bool:
+        """Whether what was paid for has left, and was the draw of this state, not of a copy."""
+        return f"{LEFT} {self.draw}".rstrip() in self._left(receipt)
 
     def reach(self, t: int) -> None:
         """Note that this state has drawn noise up to a round; refused if a copy of it has.
@@ -216,10 +220,11 @@ class SiteBook:
         known = ledger.receipts()
         if ledger.accountant != "basic" and known:  # its own ledger goes round by round
             known = len(charges)
-        for receipt, row in charges[:known]:
-            own = json.loads(row[1]).get("made") == self._made
-            if not (self._has_left(receipt) if own else self.ledger.sends(receipt)):
-                self._unsettled += range(receipt, receipt + width)
+        unsent = [receipt for receipt, _ in charges[:known] if not self.ledger.sends(receipt)]
+        self._unsettled += (part for receipt in unsent for part in range(receipt, receipt + width))
+        own = [i for i, row in charges[:known] if json.loads(row[1]).get("made") == self._made]
+        if self.draw and own and not unsent and not any(map(self._is_of_this_draw, own)):
+            raise Drawn(self.ledger.path)
         self.settle()
         lost = [
             row for receipt, row in charges[known:]

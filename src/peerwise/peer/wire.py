@@ -72,15 +72,26 @@ class Format:
         self.largest = 8 + self._header_most + self.bytes + SEAL  # no letter has more bytes
 
     def encode(
-        self, letter: Tree, envelope: Envelope, more: Mapping[str, str] | None = None
+        self,
+        letter: Tree,
+        envelope: Envelope,
+        more: Mapping[str, str] | None = None,
+        noisy: bool = False,
     ) -> bytes:
-        """The letter as bytes, the same for the same letter; `more` is written on it."""
+        """The letter as bytes, the same for the same letter; `more` is written on it.
+
+        A `noisy` letter is one whose numbers have noise: those that it cannot hold are clipped. If
+        noise made a letter fail, it would be drawn again, and neighbours would see which draws did
+        not fail.
+        """
         written = {
             "peerwise": VERSION, "charter": self._charter, "from": envelope.sender,
             "phase": str(envelope.phase), "round": str(envelope.round),
             **({} if self._agreed is None else {"agreed": self._agreed}), **(more or {}),
         }  # fmt: skip
         arrays = named_leaves(letter)
+        if noisy:
+            arrays = {name: _within(a, self._ranges.get(name)) for name, a in arrays.items()}
         for name, array in arrays.items():
             _check_numbers(name, array, self._ranges.get(name))
         body = _with(save(arrays), written)
@@ -222,6 +233,17 @@ def _check_numbers(name: str, array: np.ndarray, allowed: Range | None) -> None:
             f"'{name}' holds numbers from {least:g} to {most:g}, and the method takes those from "
             f"{allowed.least:g} to {allowed.most:g}"
         )
+
+
+def _within(array: np.ndarray, allowed: Range | None) -> np.ndarray:
+    """The numbers, as far as a letter can hold them; NaN is 0."""
+    if array.dtype.kind != "f":
+        return array
+    most = LARGEST.get(NAMES[array.dtype], float(np.finfo(array.dtype).max))
+    allowed = allowed or Range("")
+    known = np.where(np.isnan(array), 0, array)
+    within = np.clip(known, max(-most, allowed.least), min(most, allowed.most))
+    return np.asarray(within, array.dtype)
 
 
 def _with(body: bytes, written: dict[str, str]) -> bytes:

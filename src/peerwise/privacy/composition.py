@@ -50,7 +50,13 @@ def check_charge(charge: Charge) -> None:
     get_epsilon_gaussian = extra("dp_accounting").get_epsilon_gaussian
     if not 0 < charge.multiplier < math.inf:
         raise BadSetting(f"a noise multiplier must be greater than 0, got {charge.multiplier}")
-    true = get_epsilon_gaussian(charge.multiplier, charge.delta)
+    try:
+        with np.errstate(all="ignore"):
+            true = get_epsilon_gaussian(charge.multiplier, charge.delta)
+    except (OverflowError, RuntimeError):
+        raise BadSetting(
+            f"what Gaussian noise with multiplier {charge.multiplier:g} costs cannot be computed"
+        ) from None
     if not true <= charge.epsilon * (1 + 1e-6):
         raise BadSetting(
             f"Gaussian noise with multiplier {charge.multiplier:g} costs epsilon {true:g} at delta "

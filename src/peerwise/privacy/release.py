@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from peerwise.data.each_row import read_each
+from peerwise.data.each_row import numbers_of, read_each
 from peerwise.data.loaders import Table
 from peerwise.data.scaling import rescaled
 from peerwise.data.schema import Feature, Schema
@@ -172,18 +172,39 @@ def _rows(x: Any, y: Any, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
             raise BadData(f"{len(x)} rows and labels of shape {labels.shape}")
         read = read_each(Table("the rows", x, labels, schema.target), schema)
         return rescaled(read.x, *_units(schema)), read.y
-    try:
-        x, y = np.asarray(x, float), np.asarray(y)
-    except (TypeError, ValueError):
-        raise BadData("rows must be encoded numbers, or a frame in the units of the data") from None
+    x, y = _cells(x), _cells(y)
     if x.ndim != 2 or x.shape[1] != len(schema.features) or y.shape != x.shape[:1]:
         raise BadData(
             f"x must be [m, {len(schema.features)}] and y [m], got {x.shape} and {y.shape}"
         )
-    if y.dtype.kind not in "iufb":
-        raise BadData("labels of encoded rows must be codes (names go with a frame)")
-    known = np.isin(y, np.arange(len(schema.classes)))
-    return np.where(np.isfinite(x), x, np.nan), np.where(known, y, -1).astype(np.int32)
+    if x.dtype == object:
+        x = np.reshape([numbers_of(column) for column in x.T], x.T.shape).T
+    x = x.astype(float)
+    return np.where(np.isfinite(x), x, np.nan), _codes(y, schema.classes)
+
+
+def _cells(rows: Any) -> np.ndarray:
+    """Numbers as they are; anything else as objects, so that no cell changes another."""
+    given = np.asarray(rows) if hasattr(rows, "__array__") else np.asarray(rows, object)
+    return given if given.dtype.kind in "biuf" else given.astype(object)
+
+
+def _codes(labels: np.ndarray, classes: Sequence[str]) -> np.ndarray:
+    """The codes of labels, each by itself: a class's name, or its code; -1 for anything else."""
+    known: dict[Any, int] = {}
+    for i in range(len(classes)):
+        known |= {i: i, str(i): i}
+    known |= {name: i for i, name in enumerate(classes)}
+
+    def code(label: Any) -> int:
+        try:
+            return known.get(label, -1)
+        except TypeError:  # what is no single value
+            return -1
+
+    if labels.dtype != object:
+        return np.where(np.isin(labels, range(len(classes))), labels, -1).astype(np.int32)
+    return np.array([code(label) for label in labels], np.int32)
 
 
 def _units(schema: Schema) -> tuple[np.ndarray, np.ndarray]:

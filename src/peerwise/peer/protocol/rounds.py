@@ -19,7 +19,7 @@ from peerwise.peer.protocol.telling import Telling
 
 LOOK = 1.0  # seconds between two looks whether all know that nothing more comes
 SAY = 60.0  # seconds after which a peer that waits says for whom
-ASKS = "started again, it adds to sealed sums once they have said which of its letters they have"
+ASKS = "started again, it goes on once they have said which of its letters they have"
 
 
 class Rounds(Telling):
@@ -66,9 +66,10 @@ class Rounds(Telling):
     def asked(self) -> tuple[str, ...]:
         """Those who must say what they have of ours before a round begins.
 
-        A peer that was put back to an old state may have sent a term of a sealed sum that it does
-        not know of. Another in its place, under the same mask, would tell their difference. Nobody
-        is asked before the last round, which no letter follows; nor who is ejected, or is done.
+        A peer that was put back to an old state may have sent what it does not know of: a term of a
+        sealed sum, in whose place another, under the same mask, would tell their difference; or an
+        update with noise, which must not be drawn twice. Nobody is asked before the last round,
+        which no letter follows; nor who is ejected, or is done.
         """
         if self.learns and self.place.round + 1 >= self.rounds:
             return ()
