@@ -132,8 +132,13 @@ def test_a_dry_run_says_whether_the_ledger_has_room(left, peerwise, tmp_path):
     code, said = peerwise(*args, "--ledger", tmp_path / "small")
     assert code != 0
     assert "cannot afford" in said
-    with Ledger.open(tmp_path / "small", node=None) as ledger:
-        assert ledger.receipts() == 0
+    Ledger.open(tmp_path / "large", node="a", epsilon=9000.0).close()
+    code, said = peerwise(*args, "--ledger", tmp_path / "large")
+    assert code == 0, said
+    assert "large has room for it: epsilon 9000 and delta 0 are left now" in said
+    for name in "small", "large":
+        with Ledger.open(tmp_path / name, node=None) as ledger:
+            assert ledger.receipts() == 0
     assert not (tmp_path / "state").exists()
 
 

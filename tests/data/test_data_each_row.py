@@ -139,6 +139,12 @@ def test_one_cell_refuses_no_others(cells, numbers, places):
     np.testing.assert_array_equal(x, np.transpose([numbers, places]))
 
 
+def test_a_column_that_is_spelt_otherwise_is_hinted_at():
+    schema = Schema((Feature("CRP", "numeric"),), ("0", "1"), "y")
+    with pytest.raises(BadData, match="no column 'CRP', which the schema needs; is it 'crp'"):
+        read_each(Table("r", pd.DataFrame({"crp": [1.0]}), np.array(["0"]), "y"), schema)
+
+
 def test_a_column_that_is_there_twice_is_refused_in_words():
     frame = pd.DataFrame([[1, 2]], columns=["n", "n"])
     schema = Schema((Feature("n", "numeric"),), ("0", "1"), "y")

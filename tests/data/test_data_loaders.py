@@ -134,7 +134,6 @@ def test_csv_separators_blanks_and_unknown_numbers(tmp_path):
 @pytest.mark.parametrize(
     "damaged",
     [
-        b"",
         b"\xff\xfe\x00\xd8",
         b"a,y\n1,2\n1,2,3,4\n",  # a row longer than the header must not shift the columns
         b"a,y\n1,2,3\n4,5,6\n",

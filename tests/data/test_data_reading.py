@@ -19,7 +19,7 @@ from peerwise.data import (
     standardise,
     typed_frame,
 )
-from peerwise.errors import BadData, BadSetting, UnknownName
+from peerwise.errors import BadData, BadFile, BadSetting, UnknownName
 
 ODD = ["01", " Private", "true", "1.0", "9007199254740993", "None", "NA", "nan", "-", "x,y", '"q"']
 
@@ -258,3 +258,11 @@ def test_a_word_that_only_other_rows_have_is_an_error_and_changes_no_kind():
     table = toy({"n": [*map(str, range(20)), "x"]}, (["a", "b"] * 11)[:21])
     with pytest.raises(BadData, match="'n' should be numeric and holds 'x', first in row 20"):
         encode(table, rows=np.arange(20))
+
+
+def test_an_empty_file_is_called_empty(tmp_path):
+    (tmp_path / "rows.csv").touch()
+    with pytest.raises(
+        BadFile, match=r"rows\.csv' is empty; give a file with a line of column names"
+    ):
+        load(tmp_path / "rows.csv", target="y")

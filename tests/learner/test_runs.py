@@ -168,6 +168,13 @@ def test_a_probability_above_1_is_refused():
         run(small(network={"channel": "erasure", "q": 1.5}))
 
 
+@pytest.mark.parametrize("method", ["gossip_nb", "federated_nb", "private_crc", "sealed_nb"])
+def test_a_person_is_for_peers_alone(method):
+    """Before, methods of sealed sums ignored it, and said that epsilon was for one row."""
+    with pytest.raises(BadSetting, match="person is only for peers"):
+        run(small(method=method, privacy={"epsilon": 1.0, "person": "patient"}))
+
+
 def test_a_file_with_bad_features(tmp_path):
     rows = "\n".join(f"{i % 7},{i % 3},{'ab'[i % 2]}" for i in range(60))
     path = tmp_path / "table.csv"

@@ -124,7 +124,9 @@ def test_the_status_says_whose_letters_are_not_there_and_whether_the_process_mov
     state = fed.folder / "b"
     assert views.status(state).waiting == ("a", "c")
     with only_one(state):
-        assert "no letter yet of │ a c" in peerwise("peer", "status", state)[1]
+        said = peerwise("peer", "status", state)[1]
+        assert "no letter yet of │ a c" in said
+        assert "last round │ -" in said  # none has ended
         long_ago = time.time() - 2 * FROZEN
         os.utime(state / LOCK, (long_ago, long_ago))
         assert "gives no sign of life since 60 s" in peerwise("peer", "status", state)[1]

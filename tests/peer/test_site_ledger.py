@@ -396,6 +396,8 @@ def test_no_row_decides_whether_a_node_takes_part(files):
         )
     nothing = Table("rows", odd[["age"]][:1], np.array(["perhaps"], object), "ill")
     assert made().rows(nothing)[1].tolist() == [-1]
+    none = Table("rows", odd[["age"]][:0], np.array([], object), "ill")
+    assert made().odd_rows(none) == ["the file holds no rows: what this node sends is noise alone"]
 
 
 def test_what_leaves_names_the_noise_and_the_delta_that_it_costs(files):

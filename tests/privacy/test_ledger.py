@@ -352,3 +352,24 @@ def test_nobody_else_on_the_machine_reads_a_ledger(tmp_path):
     finally:
         os.umask(before)
     assert set(modes.values()) == {0o600}, modes
+
+
+def test_a_ledger_that_may_not_be_written_is_not_called_damaged(tmp_path, monkeypatch):
+    path = tmp_path / "a.ledger"
+    Ledger.open(path, node="a", epsilon=1.0).close()
+
+    class Locked(sqlite3.Connection):
+        def execute(self, *args):
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Locked, **k))
+    monkeypatch.setattr(os, "access", lambda place, mode: place != path)
+    with pytest.raises(BadFile, match="this user may not write to it and its folder"):
+        Ledger.open(path, node=None)
+
+
+def test_a_place_for_a_ledger_that_is_none_is_said_without_numbers(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadFile, match=r"a\.ledger: (Not a directory|File exists); give another"):
+        Ledger.open(tmp_path / "file" / "a.ledger", node="a", epsilon=1.0)

@@ -13,7 +13,7 @@ def read_known(
     bounds: Sequence[str] | None, categories: Sequence[str] | None, classes: str | None
 ) -> Known:
     """Bounds from COLUMN=LOW:HIGH, categories from COLUMN=A,B and classes from A,B."""
-    ranges = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for text in bounds or ():
         name, _, pair = text.rpartition("=")
         try:
@@ -25,8 +25,9 @@ def read_known(
                 f"--bound must be COLUMN=LOW:HIGH with finite numbers, low below high, such as "
                 f"age=0:120, got '{text}'"
             )
+        _check_new(name, "--bound", ranges)
         ranges[name] = (low, high)
-    lists = {}
+    lists: dict[str, list[str]] = {}
     for text in categories or ():
         name, sign, values = text.rpartition("=")
         if not sign or not name or len(values.split(",")) < 2:
@@ -34,8 +35,16 @@ def read_known(
                 f"--categories must be COLUMN=A,B with two or more, such as smoker=no,yes, got "
                 f"'{text}'"
             )
+        _check_new(name, "--categories", lists)
+        if name in ranges:
+            raise BadSetting(f"'{name}' has --bound and --categories; give one of them")
         lists[name] = values.split(",")
     return Known(ranges, lists, classes.split(",") if classes else ())
+
+
+def _check_new(name: str, option: str, given: Mapping[str, Any]) -> None:
+    if name in given:
+        raise BadSetting(f"{option} is there twice for '{name}'; give it once")
 
 
 def check_ledger(epsilon: float | None, path: Path | None, site: str | None) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -28,6 +29,14 @@ class Coded(NamedTuple):
     codes: Array  # [m] -1 = missing
     texts: list[str]
     free: bool = True  # False: the source itself says that these are no numbers
+
+
+def no_column(table: str, name: str, there: Iterable[str]) -> BadData:
+    """The error for a column that a table lacks, with the one that may be meant."""
+    by_lower = {column.lower(): column for column in there}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    hint = f"; is it '{by_lower[near[0]]}'?" if near else ""
+    return BadData(f"'{table}' has no column '{name}', which the schema needs{hint}")
 
 
 def factorise(values: Any, missing: Collection[str] = ()) -> Coded:

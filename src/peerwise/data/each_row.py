@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from peerwise.data.columns import Coded, code, raw_column, without
+from peerwise.data.columns import Coded, code, no_column, raw_column, without
 from peerwise.data.loaders import Table
 from peerwise.data.numbers import spell
 from peerwise.data.schema import Feature, Schema
@@ -36,7 +36,7 @@ def read_each(table: Table, schema: Schema, words: Collection[str] = ()) -> Read
     frame = _frame(table)
     for feature in schema.features:
         if feature.name not in frame:
-            raise BadData(f"'{table.name}' has no column '{feature.name}', which the schema needs")
+            raise no_column(table.name, feature.name, frame.columns)
         if isinstance(frame[feature.name], pd.DataFrame):
             raise BadData(f"'{table.name}' has two columns '{feature.name}'; rename or drop one")
     x = np.empty((len(frame), len(schema.features)))

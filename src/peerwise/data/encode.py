@@ -1,7 +1,6 @@
 """From a raw table to numbers and their schema, or to numbers under a schema that is given."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from peerwise.data.columns import (
     factorise,
     gaps,
     in_order,
+    no_column,
     no_infinity,
     no_numbers,
     numbers,
@@ -294,9 +294,7 @@ def _under(
     table = raw.table
     for name in (f.name for f in schema.features):
         if name not in raw.places:
-            near = get_close_matches(name, raw.places, n=1)
-            hint = f"; is it '{near[0]}'?" if near else ""
-            raise BadData(f"'{table.name}' has no column '{name}', which the schema needs{hint}")
+            raise no_column(table.name, name, raw.places)
     if not isinstance(table.frame, pd.DataFrame):
         if any(f.kind != "numeric" or f.categories for f in schema.features):
             raise BadData(f"'{table.name}' is an array of numbers, but the schema has categories")

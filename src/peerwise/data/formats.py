@@ -35,6 +35,8 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except PeerwiseError:
         raise
+    except pd.errors.EmptyDataError as error:
+        raise BadFile(f"'{path}' is empty; give a file with a line of column names") from error
     except UnicodeDecodeError as error:
         raise BadFile(
             f"'{path}' is not text in UTF-8; save it again with that encoding (in Excel: \"CSV "

@@ -191,10 +191,6 @@ def _draw(cell: Cell, world: World, facts: Facts) -> Any:
     if world.draw is not None:
         return world.draw
     s = cell["privacy"]
-    if s["person"] is not None:
-        raise BadSetting(
-            "[privacy] person is only for peers, whose files name a row's person; remove it here"
-        )
     budget = budget_of(cell, world)
     shared: dict[str, Any] = {"epsilon": budget.epsilon, "sensitivity": s["sensitivity"]}
     if s["sensitivity"] == "bounded":

@@ -199,6 +199,11 @@ def budget_of(cell: Cell, world: World) -> Budget:
     if world.budget is not None:
         budget = world.budget
     else:
+        if cell["privacy"]["person"] is not None and _noisy(cell):
+            raise BadSetting(
+                "[privacy] person is only for peers, whose files name a row's person; remove it "
+                "here"
+            )
         epsilon, delta = cell["privacy"]["epsilon"], cell["privacy"]["delta"]
         delta = default_delta(world.rows) if delta is None else delta
         budget = Budget(math.inf if epsilon is None else epsilon, delta)

@@ -304,6 +304,8 @@ class Charter(Terms):
                 "whole network, from which methods take the size of their steps"
             )
         if self.budget is not None:  # otherwise they are refused
+            if not rows:
+                lines.append("the file holds no rows: what this node sends is noise alone")
             delta = 0.0 if self.own_code else self.noise_spent()[1]
             if rows and delta > 1 / (10 * rows):
                 lines.append(

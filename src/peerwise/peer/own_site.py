@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from peerwise.peer.options import PATIENCE
 from peerwise.peer.plan import Plan
 from peerwise.peer.site import about_run, charged_as, open_site_ledger
 from peerwise.peer.store import FILE
-from peerwise.privacy import Ledger
+from peerwise.privacy import Ledger, Spent
 from peerwise.privacy.rows import (
     Part,
     known_parts,
@@ -176,17 +177,16 @@ def dry_run(site: Site) -> tuple[Plan, dict[str, Letter]]:
     return plan, {plan.charter.names[j]: letter for j, letter in letters.items()}
 
 
-def require_room(site: Site) -> None:
-    """Refuse a charge for which the site's ledger has no room, as its peer would; pay nothing.
+def require_room(site: Site) -> Spent | None:
+    """What is left in the site's ledger, refused where its peer's charge has no room; pay nothing.
 
     A state that exists is gone on with: what it releases was paid for, or it says what is lacking.
     """
     if site.ledger is None or (site.state / FILE).exists():
-        return
-    try:
+        return None
+    with suppress(_Allowed):
         site.plan().begin(0, None, _Asking(site))  # type: ignore[arg-type]
-    except _Allowed:
-        return
+    return site.ledger.left()
 
 
 class _Allowed(Exception):

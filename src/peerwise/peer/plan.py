@@ -284,7 +284,7 @@ class Plan:
         release = private_statistics(
             exact, y, schema, epsilon=epsilon, delta=delta, bounds=bounds, ledger=ledger,
             mechanism=privacy["mechanism"], split=privacy["split"], person_rows=person_rows,
-            model=name, model_options=options, noise=self._noise, data="statistics of all rows",
+            model=name, model_options=options, noise=self._noise, data="statistics of its rows",
             inside=True, person=privacy["person"],
         )  # fmt: skip
         noise = self.learning.noise(self.learning.model(self.learning.world(self.x, self.y)))

@@ -40,7 +40,7 @@ class Status(NamedTuple):
     error: float | None  # on its own rows, when last looked at
     sent: int  # bytes that neighbours have acknowledged
     letters: int
-    seconds: float  # of the last round
+    seconds: float | None  # of the last round; None before its end
     epsilon: float | None  # spent
     budget: float | None
     time: str  # of the last change
@@ -75,7 +75,7 @@ def status(folder: str | Path) -> Status | None:
             "SELECT coalesce(sum(bytes), 0), count(*) FROM outbox WHERE acknowledged != ?", DROPPED
         )[0]
         waiting = _waiting(store, about, Place(phase, t))
-        heard, missed, seconds = last[0] if last else ("", "", 0.0)
+        heard, missed, seconds = last[0] if last else ("", "", None)
         spent = store.ledger.total().epsilon if store.ledger is not None else None
         budget = store.ledger.budget.epsilon if store.ledger is not None else None
     return Status(

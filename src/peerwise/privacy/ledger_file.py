@@ -10,7 +10,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,11 @@ def create(path: Path, about: Mapping[str, str]) -> None:
             return
         _sync(path.parent)
     except (OSError, *BROKEN) as error:
-        raise BadFile(f"cannot make the ledger {path}: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadFile(f"cannot make the ledger {path}: {why}; give another place") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # where its folder is none, it is not there
+            draft.unlink(missing_ok=True)
 
 
 def connect(path: Path, what: str = "a ledger") -> sqlite3.Connection:
@@ -101,8 +103,18 @@ def connect(path: Path, what: str = "a ledger") -> sqlite3.Connection:
         db.execute("PRAGMA fullfsync = ON")  # macOS: the disk's own cache too
         db.execute("PRAGMA foreign_keys = ON")
     except BROKEN as error:
-        raise BadFile(f"{path} is not {what} or cannot be opened: {error}") from None
+        raise _unreadable(path, what, error) from None
     return db
+
+
+def _unreadable(path: Path, what: str, error: Exception) -> BadFile:
+    """What is wrong with a file that SQLite does not open or read."""
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return BadFile(
+            f"cannot open {path}: this user may not write to it and its folder, which SQLite needs "
+            "also for reading; copy it elsewhere to look at it"
+        )
+    return BadFile(f"{path} is not {what} or is damaged: {error}")
 
 
 @contextmanager
@@ -159,7 +171,7 @@ def verify(db: sqlite3.Connection, path: Path) -> dict[str, str]:
         finally:
             db.execute("COMMIT")
     except BROKEN as error:
-        raise BadFile(f"{path} is not a ledger or is damaged: {error}") from None
+        raise _unreadable(path, "a ledger", error) from None
     if health != "ok":
         raise BadFile(f"the ledger {path} is damaged: {health}")
     if guards != {(f"{t}_{v}", _guard(t, v)) for t in GUARDED for v in ("UPDATE", "DELETE")}:

@@ -120,7 +120,7 @@ def _standing(peers: "dict[str, Any]") -> Table:
         table.add_row(
             escape(name), f"{s.round} / {s.rounds}" if s.phase == s.phases - 1 else "agrees",
             str(len(s.heard)), str(len(s.missed)), error, f"{s.sent / 1024:.1f}",
-            f"{s.seconds:.3f}", style="green" if s.done else None,
+            "-" if s.seconds is None else f"{s.seconds:.3f}", style="green" if s.done else None,
         )  # fmt: skip
     return table
 

@@ -35,7 +35,7 @@ def status(state: State) -> None:
             "-" if peer.error is None else f"{peer.error:.3f}"
         ),
         "letters acknowledged": f"{peer.letters}, {peer.sent / 1024:.1f} KiB",
-        "last round": f"{peer.seconds:.3f} s, ended {peer.time}",
+        "last round": "-" if peer.seconds is None else f"{peer.seconds:.3f} s, ended {peer.time}",
     }
     if peer.running and not peer.done and peer.waiting:
         rows["no letter yet of"] = " ".join(peer.waiting)

@@ -119,7 +119,11 @@ def run(
             lines.append("without --ledger the peer will not start; with it, this shows if it can")
         for line in lines:
             console.print(f"[yellow]warning[/]: {escape(line)}", highlight=False)
-        require_room(site)
+        if (left := require_room(site)) is not None:
+            console.print(
+                f"{escape(str(ledger))} has room for it: epsilon {left.epsilon:.6g} and delta "
+                f"{left.delta:.3g} are left now"
+            )
         return
     beside = () if access is None else (_beside(state, home, access),)
     done, lacking, silent, spoilt = serve(site, *beside)
