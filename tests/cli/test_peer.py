@@ -91,6 +91,19 @@ def test_the_audit_accounts_for_letters_and_budget(left, peerwise):
     assert len(told["releases"]) == 1
 
 
+def test_no_account_has_a_hash_of_the_rows(left, peerwise):
+    """Before, who knew all rows but one could try which row fits."""
+    with closing(Store.look(left.folder / "a")) as store:
+        mark, secret = store.about()["data"], store.about()["apart"]
+    ledger = left.folder / "a.ledger"
+    for args in ("peer", "audit", left.folder / "a", "--json"), ("ledger", ledger, "--details"):
+        code, said = peerwise(*args)
+        assert code == 0, said
+        assert f'"{mark}"' not in said
+        assert f":{mark}" not in said
+        assert secret[:8] not in said
+
+
 def test_an_exported_model_predicts(left, peerwise, tmp_path):
     code, said = peerwise("peer", "export", left.folder / "b", tmp_path / "m.safetensors")
     assert code == 0, said

@@ -18,7 +18,7 @@ from peerwise.peer.own_rows import first_rows
 from peerwise.peer.own_site import Site
 from peerwise.peer.plan import Plan
 from peerwise.peer.protocol.messages import BadLetter, Envelope, Place
-from peerwise.peer.site import Head, SiteBook, Watch, about_run, open_site_ledger
+from peerwise.peer.site import Drawn, Head, SiteBook, Watch, about_run, open_site_ledger
 from peerwise.peer.store import store
 from peerwise.peer.terms import BudgetTerms
 from peerwise.peer.transport import Refused
@@ -90,6 +90,57 @@ def test_a_hash_that_neighbours_are_told_fits_no_guess_of_the_rows(tmp_path, mon
             state.close()
     assert heads[0].length == heads[1].length == 1
     assert heads[0].hash != heads[1].hash
+
+
+def test_neighbours_do_not_see_in_how_many_parts_rows_were_released(tmp_path):
+    """Before, the number of entries told whether an earlier row was changed or removed."""
+    old, new = Part(0, 40, HASHES[0]), Part(40, 45, HASHES[1])
+    heads = []
+    for parts in (old, new), ():  # the earlier rows are as they were, or not
+        path = tmp_path / f"{len(parts)}.ledger"
+        with Ledger.open(path, node="a", epsilon=3.0) as site:
+            for charter, rows in ("one", (old,)), ("two", parts):
+                book = SiteBook(site, charter, "a", rows, made=charter, draw=charter)
+                book.charge("laplace", {}, 1.0, 0.0, data="statistics")
+                book.settle()
+                heads.append(book.head())
+                book.check(str(heads[-1]))
+            with pytest.raises(BadFile, match="an old copy or another ledger"):
+                book.check(head(3))
+    assert [h.length for h in heads] == [1, 2, 1, 2]
+
+
+def test_two_states_of_a_charter_that_release_in_turns_pay_for_each_draw(tmp_path):
+    """Before, a state took the first charges for its own, whoever had paid them."""
+    release = ("laplace", {}, 1.0, 0.0)
+    with Ledger.open(tmp_path / "site", node="a", epsilon=10.0) as site:
+
+        def book(state, draw=""):
+            return SiteBook(site, "charter", "a", made=state, draw=draw)
+
+        def own(name):
+            return Ledger.open(tmp_path / name, node="a", epsilon=10.0)
+
+        book("one").mend(own("one"))
+        other = book("two", "second draw")
+        other.charge(*release, data="statistics")
+        other.settle()
+        begun = book("one", "first draw")
+        begun.charge(*release, data="statistics")
+        own("one").charge(*release, data="statistics")  # and killed before it is noted as sent
+        begun = book("one", "first draw")
+        assert [begun.mend(own("one")), begun.mend(own("one"))] == [1, 0]
+        assert site.receivers(2) == ["neighbours first draw"]
+        back = book("one")  # put back to before it began
+        assert [back.mend(own("one again")), back.mend(own("one again"))] == [2, 0]
+        back.draw = "third draw"
+        back.charge(*release, data="statistics")
+        back.settle()
+        assert site.receipts() == 3
+        own("one again").charge(*release, data="statistics")
+        assert book("one", "third draw").mend(own("one again")) == 0
+        with pytest.raises(Drawn):
+            book("one", "a draw that was never paid for").mend(own("one again"))
 
 
 def test_appended_rows_are_a_part_of_their_own():

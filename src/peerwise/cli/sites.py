@@ -159,7 +159,7 @@ def ledger(
     ] = None,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Also show how each release was made, from which rows."),
+        typer.Option("--details", help="Also show how each release was made."),
     ] = False,
 ) -> None:
     """Show a site's privacy ledger: what it has released and what is left; --new creates one.
@@ -170,6 +170,7 @@ def ledger(
     """
     import pandas as pd
 
+    from peerwise.peer.site import to_show
     from peerwise.privacy import Ledger
 
     if new is not None:
@@ -189,12 +190,17 @@ def ledger(
         budget, name, accountant = opened.budget, opened.node, opened.accountant
     console.print(_releases(rows, name))
     for receipt, line in rows.iterrows() if details else ():
-        given: dict[str, object] = {**line["parameters"], "time": str(line["time"])[:19]}
+        given: dict[str, object] = {
+            **to_show(line["parameters"]),
+            "time": str(line["time"])[:19],
+        }
         given["part"] = None if pd.isna(line["part"]) else line["part"]
         facts = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
         console.print(escape(f"{receipt}: {facts}"))
     for sentence in _units(rows):
         console.print(escape(sentence), highlight=False)
+    if rows["part"].notna().any():
+        console.print("Numbers of rows are exact: this account is for the site alone.")
     for name, amount in (("budget", budget), ("spent", spent), ("left", left)):
         console.print(f"{name}: epsilon {amount.epsilon:.6g}, delta {amount.delta:.3g}")
     if rows["part"].nunique() > 1:

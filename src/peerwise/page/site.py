@@ -244,7 +244,7 @@ def _holds(state: Path, sent: pd.DataFrame, noisy: bool) -> str:
         return "The newest letter cannot be looked into."
     shapes = [f"{_words(name)}: {_shape(part['shape'])}" for name, part in sorted(parts)]
     how = (
-        "They carry noise that was drawn and paid for once."
+        "They carry noise that was paid for before they left."
         if noisy
         else "They are exact, with no noise: a neighbour that keeps them can work out this site's "
         "updates."

@@ -8,12 +8,13 @@ settled charges that it lacks, and puts them back into its own ledger.
 Of each term of a sealed sum its hash is noted, too, before the term leaves: a state that was taken
 back lacks one, and its peer adds no other under the same mask.
 
-With every letter goes how long the ledger is and the hash of its last entry. A ledger that was
-taken back is shorter, or has another hash where it was: neighbours refuse such letters.
+With every letter goes how many releases the ledger has and the hash of its last entry. A ledger
+that was taken back has fewer, or another hash where it was: neighbours refuse such letters.
 """
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ LEFT = "neighbours"  # how the note begins that a settled charge was sent
 
 
 class Head(NamedTuple):
-    """How long a ledger is, and the hash of its last entry."""
+    """How many releases a ledger has, and the hash of its last entry."""
 
     length: int
     hash: str
@@ -73,6 +74,29 @@ def released(ledger: Ledger) -> set[Part]:
     return released_parts(json.loads(row[1]) for row in ledger.paid())
 
 
+Paid = tuple[int, tuple[Any, ...]]  # a receipt, and what was paid for
+ADDED = {"state", "node", "made", "rows"}  # what a site's ledger says of a charge beyond its peer's
+
+
+def _of_site(row: tuple[Any, ...]) -> bool:
+    """Whether a charge stands in, or was copied from, the ledger of a site."""
+    return "state" in json.loads(row[1])
+
+
+def to_show(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a charge without hashes of rows, which who guesses rows could compare.
+
+    Nor with the secret of the state, which keeps the ledger's own hash from such guesses.
+    """
+    return {key: value for key, value in about.items() if key not in {"state", "rows", "made"}}
+
+
+def _what(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What was paid for, in the words of the peer."""
+    about = {key: value for key, value in json.loads(row[1]).items() if key not in ADDED}
+    return row[0], json.dumps(about, sort_keys=True), *row[2:4]
+
+
 class SiteBook:
     """What one state of a peer writes into the ledger of its site.
 
@@ -94,6 +118,7 @@ class SiteBook:
         self._made, self.draw = made, draw
         self._unsettled: list[int] = []
         self.terms: list[str] = []  # of sealed sums, that are not noted yet
+        self._counted: tuple[int, list[int]] = 0, []  # entries, and the last one of each release
 
     def charge(
         self, mechanism: str, parameters: Mapping[str, Any], epsilon: float, delta: float, *,
@@ -212,22 +237,20 @@ class SiteBook:
 
         Charges that the state has and that are not settled, because of a crash, are settled.
         """
-        width = max(len(self._parts), 1)
-        charges = [  # one release is as many charges as there are parts
-            (receipt, row) for receipt, row in self._mine()[::width]
-            if self.ledger.sends(receipt) or json.loads(row[1]).get("made") in (None, self._made)
-        ]  # fmt: skip
-        known = ledger.receipts()
-        if ledger.accountant != "basic" and known:  # its own ledger goes round by round
-            known = len(charges)
-        unsent = [receipt for receipt, _ in charges[:known] if not self.ledger.sends(receipt)]
-        self._unsettled += (part for receipt in unsent for part in range(receipt, receipt + width))
-        own = [i for i, row in charges[:known] if json.loads(row[1]).get("made") == self._made]
-        if self.draw and own and not unsent and not any(map(self._is_of_this_draw, own)):
-            raise Drawn(self.ledger.path)
+        width = max(len(self._parts), 1)  # one release is as many charges as there are parts
+        there = Counter(row[1] for row in ledger.paid())
+        charges = []  # but for those that were put into the state's ledger before
+        for receipt, row in self._mine()[::width]:
+            if there[row[1]]:
+                there[row[1]] -= 1
+            else:
+                charges.append((receipt, row))
+        taken = self._taken(charges, ledger)
+        self._unsettled += (part for receipt in taken for part in range(receipt, receipt + width))
         self.settle()
+        charges = [(receipt, row) for receipt, row in charges if receipt not in taken]
         lost = [
-            row for receipt, row in charges[known:]
+            row for receipt, row in charges
             if self.ledger.sends(receipt) and not self._is_paid_by_round(row, ledger)
         ]  # fmt: skip
         for mechanism, text, epsilon, delta, multiplier, data, *_ in lost:
@@ -237,22 +260,64 @@ class SiteBook:
             )  # fmt: skip
         return len(lost)
 
+    def _taken(self, charges: Sequence[Paid], ledger: Ledger) -> list[int]:
+        """The charges that paid for what the state's own ledger has; Drawn if copies have them.
+
+        A state that was put back to before it began has paid again, and drawn for the last charge.
+        """
+        by_round = ledger.accountant != "basic"  # the state's own ledger; the site pays for all
+        own = Counter(
+            None if by_round else _what(row) for row in ledger.paid() if not _of_site(row)
+        )
+        taken = []
+        for what, count in own.items():
+            some = [
+                receipt for receipt, row in charges
+                if self._is_own(row) and (by_round or _what(row) == what)
+            ]  # fmt: skip
+            wanted = min(count, len(some), 1 if by_round else count)
+            drawn = [receipt for receipt in some if self._is_of_this_draw(receipt)]
+            free = [receipt for receipt in some if not self.ledger.sends(receipt)]
+            if len(found := [*drawn, *free][:wanted]) < wanted:
+                raise Drawn(self.ledger.path)
+            taken += found
+        return taken
+
+    def _is_own(self, row: tuple[Any, ...]) -> bool:
+        """Whether a charge is of this state, or of a copy of it."""
+        return bool(json.loads(row[1]).get("made") == self._made)
+
     def _is_paid_by_round(self, row: tuple[Any, ...], ledger: Ledger) -> bool:
         """Whether a charge is this state's own for all rounds, and it pays for each by itself."""
-        about = json.loads(row[1])
-        own = about.get("made") == self._made
-        return own and "rounds" in about and ledger.accountant != "basic"
+        for_all = "rounds" in json.loads(row[1])
+        return self._is_own(row) and for_all and ledger.accountant != "basic"
 
     def head(self) -> Head:
-        """How the ledger stands."""
-        return Head(*self.ledger.head())
+        """How many releases the ledger has, and the hash of its last entry.
+
+        A release is one, about however many parts of the rows: neighbours would see by the number
+        of its entries whether earlier rows were changed.
+        """
+        ends = self._ends()
+        return Head(len(ends), str(self.ledger.hash_at(ends[-1] if ends else 0)))
+
+    def _ends(self) -> list[int]:
+        """The last entry of each release, in order."""
+        if self._counted[0] != (length := self.ledger.receipts()):
+            ends, rows = [0], self.ledger.paid()
+            while ends[-1] < len(rows):
+                about = json.loads(rows[ends[-1]][1])
+                parts = about.get("rows") if _of_site(rows[ends[-1]]) else None
+                ends.append(ends[-1] + (len(parts) if parts else 1))
+            self._counted = length, ends[1:]
+        return self._counted[1]
 
     def check(self, head: str | None) -> None:
         """Refuse a ledger that is not a continuation of what neighbours were told of it."""
         if head is None:
             return
-        before = Head.of(head)
-        if self.ledger.hash_at(before.length) != before.hash:
+        before, ends = Head.of(head), [0, *self._ends()]
+        if before.length >= len(ends) or self.ledger.hash_at(ends[before.length]) != before.hash:
             raise BadFile(
                 f"the ledger {self.ledger.path} is an old copy or another ledger: neighbours know "
                 "of charges that it lacks, and those releases would not count; put back the newest "
@@ -288,7 +353,7 @@ class Watch:
             if not same or (before and before.length == known.length and before != known):
                 raise BadLetter(
                     f"the privacy ledger of {sender} went back: in round {since.round} it had "
-                    f"{known.length} entries, and the one shown now, with {head.length}, does not "
+                    f"{known.length} releases, and the one shown now, with {head.length}, does not "
                     "continue it; the site must put back the newest copy"
                 )
         self.heads[sender] = self.news[sender] = place, head
