@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from peerwise.learner.sections import Cell
 
 EPSILON = (
-    "Epsilon is a node's budget for one row. This is a simulation: noise comes from the seed, errors "
-    "are exact, and what it shows is no private release."
+    "Epsilon is a node's budget for one row. This is a simulation: noise comes from the seed, "
+    "errors are exact, and what it shows is no private release."
 )
 LOCAL = (
     'Warning: sensitivity = "local" is not differential privacy: the noise depends on the data, '
