@@ -15,8 +15,8 @@ from peerwise.privacy.sealing import partners_wanted
 from peerwise.privacy.shares import honest_members, least_members
 
 LEDGER = (
-    "The length of this site's privacy ledger and the hash of its last entry go with every "
-    "letter, so that neighbours notice if an older copy takes its place."
+    "The number of releases in this site's privacy ledger and the hash of its last entry go with "
+    "every letter, so that neighbours notice if an older copy takes its place."
 )
 
 
