@@ -254,6 +254,16 @@ def told(sums, own, **lie):
     return sums.listened(own, Inbox(None, {}, None, None, part))
 
 
+def test_a_lost_node_takes_later_totals_and_hands_them_on():
+    """Before, a member that was restored stopped all sums if the way to the root led past it."""
+    sums = Aligned(N, SIZE, LAST, LEAST)
+    own = sums.begin(jnp.asarray(0, jnp.int32))
+    for lost, done in (0, 0), (aligned.MISSED, 2), (aligned.SPOILT, 0):
+        state = {**own, "lost": jnp.int32(lost)}
+        heard = told(sums, state, round=np.int32(2), before=np.int32(1))
+        assert (int(heard["done"]), int(heard["lost"])) == (done, lost)
+
+
 @pytest.mark.parametrize(
     ("lie", "taken"),
     [

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 
 from peerwise import topology as topologies
 from peerwise.channel import Channel, erasure, perfect
-from peerwise.core import Message, Method, Slots, State
+from peerwise.core import Inbox, Message, Method, Slots, State
 from peerwise.methods import relaying
 from peerwise.shards import pack
 from peerwise.simulate import simulate
@@ -290,3 +290,37 @@ def test_no_count_is_believed_that_is_negative():
     kept = believe(part, lie | {"ages": jnp.array(-1.0)})
     np.testing.assert_array_equal(kept["sum"]["x"], [1.0, -0.5])
     assert (kept["sum"]["rows"], kept["nodes"], kept["ages"]) == (0, 0, 0)
+
+
+def test_a_node_that_missed_more_rounds_than_patience_is_heard_again():
+    """Between peers a clock stands still while its node is away. Before, it was gone for ever."""
+    near = {0: (1,), 1: (0, 2), 2: (1,)}
+    listen = jax.jit(
+        lambda relay, parts: relaying.listened(relay, Inbox(None, {}, None, None, parts))
+    )
+    say = jax.jit(relaying.said)
+    relays = [relaying.begin(jax.random.key(i), {"x": jnp.float32(2**i)}) for i in near]
+    blank = jax.tree.map(jnp.zeros_like, relaying.said(relays[0], None))
+    parts = {(i, j): blank for i in near for j in near[i]}  # what i has heard of j
+    known = []
+    for t in range(330):
+        away = 50 <= t < 200
+        here = [i for i in near if not (i == 0 and away)]
+        letters = {(j, i): say(relays[i], parts[i, j]) for i in here for j in near[i] if j in here}
+        parts |= letters
+        for i in here:
+            heard = [parts[i, j] for j in near[i]]
+            relays[i] = listen(relays[i], jax.tree.map(lambda *a: jnp.stack(a), *heard))
+        known.append([float(relay["nodes"]) for relay in relays])
+    assert known[49] == [3, 3, 3]
+    assert known[199][1:] == [2, 2]
+    assert known[-1] == [3, 3, 3]
+    assert [float(relaying.total(relay)["x"]) for relay in relays] == [7, 7, 7]
+
+
+def test_a_liars_clock_moves_those_of_others_by_little():
+    relay = relaying.begin(jax.random.key(0), {"x": jnp.float32(1)})
+    part = {**relaying.said(relay, None), "clock": jnp.int32(2**30)}
+    inbox = Inbox(None, {}, None, None, jax.tree.map(lambda a: a[None], part))
+    clock = int(relaying.listened(relay, inbox)["clock"])
+    assert clock == int(relay["clock"]) + relaying.CATCH_UP + 1

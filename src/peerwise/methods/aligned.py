@@ -139,7 +139,9 @@ class Aligned(NamedTuple):
 
     def listened(self, s: Sums, inbox: Inbox) -> Sums:
         """The state after a round: place in the tree, epoch, and the total once it is there."""
-        now, parts = s["clock"], inbox.part
+        parts = inbox.part
+        s = relaying.in_time(s, parts)
+        now = s["clock"]
         s = {**s, **relaying.placed(s, parts)}
         start = s
         if self.least < self.nodes:  # otherwise a sum has all members, and there are no epochs
@@ -179,11 +181,13 @@ class Aligned(NamedTuple):
         """The next total, if a neighbour has told it.
 
         It must be of this epoch, or the one at which all members have stopped: a node that was
-        taken out may have another, of a round that is void for the members.
+        taken out may have another, of a round that is void for the members. A node that is lost
+        takes it though it lacks the one before, so that it hands totals on, or starts an epoch as
+        the root.
         """
         at = parts["round"]
         chain = (at == s["high_done"]) | (at > s["high_made"])
-        next_ = (parts["before"] == s["done"]) | ~self.member(s)
+        next_ = (parts["before"] == s["done"]) | ~self.member(s) | (s["lost"] == MISSED)
         valid = _same(s, parts) & (parts["fact"] == 1) & chain & (at > s["done"]) & next_
         valid = valid & (at <= self.rounds) & words.is_sum(parts["sum"]).all(-1)
         valid &= s["lost"] != SPOILT

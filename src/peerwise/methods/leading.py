@@ -39,10 +39,11 @@ def growing(rate: Tree, before: Tree, now: Tree) -> Tree:
 
 def listened(relay: relaying.Relay, inbox: Inbox, of: str, lead: float) -> relaying.Relay:
     """`relaying.listened`, with the sum named `of` of every part carried forward."""
+    relay = relaying.in_time(relay, inbox.part)
     if lead:
         parts = jax.vmap(lambda part: _carried(part, relay["clock"], of, lead))(inbox.part)
         inbox = inbox._replace(part=parts)
-    return relaying.listened(relay, inbox)
+    return relaying.heard(relay, inbox)
 
 
 def reply(of: str, lead: float) -> Callable[[State, Shard, Inbox], Tree]:

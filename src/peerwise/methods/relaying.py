@@ -20,6 +20,9 @@ from peerwise.core import Array, Inbox, Message, Range, Shard, State, Tree
 # Rounds of silence after which a link counts as gone. The nodes behind it then drop out of the
 # sum, which is worse than a late sum: hence a long wait. A node back before its end costs nothing.
 PATIENCE = 64
+# Rounds by which a clock may catch up in a round. A liar's clock moves those of others by no more,
+# so that they still hear each other.
+CATCH_UP = PATIENCE // 2
 UNROLLED = 16  # slots added one by one on a GPU, which is faster up to about this many
 FAR = 2**30  # more steps than any path has
 # of the parts that neighbours send, whatever is summed in them
@@ -93,16 +96,32 @@ def reply(state: State, shard: Shard, heard: Inbox) -> Tree:
     return said(state.value["relay"], heard.part)
 
 
+def in_time(relay: Relay, parts: Tree) -> Relay:
+    """The state with its clock at the latest that was heard of, `CATCH_UP` rounds ahead at most.
+
+    Clocks count rounds, and a node that was away, or is slow, has had fewer than others: by its
+    clock, what it says would count as long gone for ever.
+    """
+    own = relay["clock"]
+    latest = parts["clock"].max(initial=own)
+    return {**relay, "clock": jnp.minimum(latest, own + CATCH_UP)}
+
+
 def listened(relay: Relay, inbox: Inbox) -> Relay:
     """The state after a round: place in the tree, and the sum of the node and all it heard of."""
+    return heard(in_time(relay, inbox.part), inbox)
+
+
+def heard(relay: Relay, inbox: Inbox) -> Relay:
+    """`listened`, of a node whose clock is `in_time`."""
     now, parts = relay["clock"], inbox.part
     relay = {**relay, **placed(relay, parts)}
     near = once(lambda: jax.vmap(lambda part: adjacent(relay, part, now))(parts))
     others, rest = _summed(near, parts["sum"])
     nodes = 1 + jnp.where(near, parts["nodes"], 0).sum()
     ages = jnp.where(near, jax.vmap(lambda part: _aged(part, now))(parts), 0).sum()
-    heard = {"others": others, "rest": rest, "nodes": nodes, "ages": ages}
-    return {**relay, **heard, "clock": now + 1}
+    sums = {"others": others, "rest": rest, "nodes": nodes, "ages": ages}
+    return {**relay, **sums, "clock": now + 1}
 
 
 def believing(name: str, most: float) -> Callable[[Tree, Tree], Tree]:
