@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from peerwise.data.discreet import shown
+from peerwise.data.discreet import is_discreet, shown
 from peerwise.data.numbers import EXACT, Parsed, parse, spell
 from peerwise.errors import BadData
 
@@ -32,9 +32,13 @@ class Coded(NamedTuple):
 
 
 def no_column(table: str, name: str, there: Iterable[str]) -> BadData:
-    """The error for a column that a table lacks, with the one that may be meant."""
+    """The error for a column that a table lacks, with the one that may be meant.
+
+    In a file without a line of names these are cells: where none may be quoted, only the same
+    letters are.
+    """
     by_lower = {column.lower(): column for column in there}
-    near = get_close_matches(name.lower(), by_lower, n=1)
+    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=1.0 if is_discreet() else 0.6)
     hint = f"; is it '{by_lower[near[0]]}'?" if near else ""
     return BadData(f"'{table}' has no column '{name}', which the schema needs{hint}")
 
