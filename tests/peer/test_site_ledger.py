@@ -139,6 +139,8 @@ def test_two_states_of_a_charter_that_release_in_turns_pay_for_each_draw(tmp_pat
         assert site.receipts() == 3
         own("one again").charge(*release, data="statistics")
         assert book("one", "third draw").mend(own("one again")) == 0
+        older = book("one", "first draw")  # put back once more, to before it was put back
+        assert [older.mend(own("one")) for _ in range(3)] == [1, 0, 0]
         with pytest.raises(Drawn):
             book("one", "a draw that was never paid for").mend(own("one again"))
 

@@ -239,12 +239,15 @@ class SiteBook:
         """
         width = max(len(self._parts), 1)  # one release is as many charges as there are parts
         there = Counter(row[1] for row in ledger.paid())
-        charges = []  # but for those that were put into the state's ledger before
-        for receipt, row in self._mine()[::width]:
+        charges = []  # but for those that were put into the state's ledger before: not of its draw
+        for receipt, row in sorted(
+            self._mine()[::width], key=lambda c: self._is_of_this_draw(c[0])
+        ):
             if there[row[1]]:
                 there[row[1]] -= 1
             else:
                 charges.append((receipt, row))
+        charges.sort()
         taken = self._taken(charges, ledger)
         self._unsettled += (part for receipt in taken for part in range(receipt, receipt + width))
         self.settle()
