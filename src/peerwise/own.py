@@ -7,10 +7,12 @@ same name. Python alone would go on with what it imported first.
 import ast
 import hashlib
 import importlib
+import importlib.util
 import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -41,7 +43,9 @@ def load(module: str) -> ModuleType:
         look_in(os.getcwd())
     files = files_of(module)
     hashes = {str(path): _hash(path) for path in files}
-    if module in sys.modules and _loaded.get(module, hashes) != hashes:
+    if module not in sys.modules:
+        _compile_anew(files)
+    elif _loaded.get(module, hashes) != hashes:
         _forget(files, _loaded[module])
     imported = importlib.import_module(module)
     if hashes and _file(imported) not in hashes:  # of the same name, from another folder
@@ -62,11 +66,22 @@ def _file(module: ModuleType) -> str:
 def _forget(files: list[Path], before: dict[str, str]) -> None:
     """Make Python import these files, and those of the same names elsewhere, again."""
     importlib.invalidate_caches()
+    _compile_anew(files)
     stems = {path.stem for path in files}
     known = {*(str(path) for path in files), *before}
     for name, module in list(sys.modules.items()):
         if _file(module) in known or (name in stems and not name.startswith("peerwise")):
             sys.modules.pop(name, None)
+
+
+def _compile_anew(files: list[Path]) -> None:
+    """Remove what Python compiled of these files.
+
+    It takes that for a file that was written in the same second and is as long.
+    """
+    for path in files:
+        with suppress(OSError, NotImplementedError):
+            Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def code_of(thing: Any) -> dict[str, str]:

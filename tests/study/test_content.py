@@ -1,10 +1,14 @@
 """A cell is run again when its module, its data or a default changed, and not otherwise."""
 
+import os
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from peerwise.learner import cell
+from peerwise.own import load
 from peerwise.study import provenance
 from peerwise.study.engine import ThisMachine
 from peerwise.study.jobs import Run, Task
@@ -67,6 +71,23 @@ def ran(monkeypatch):
         return done.words, value
 
     return run
+
+
+def test_a_file_that_was_changed_within_a_second_is_imported_as_it_is(tmp_path, monkeypatch):
+    """Python alone takes what it compiled before, if the file is as long."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "quick_edit.py"
+    for i, value in enumerate(("1.0", "3.0")):
+        file.write_text(f"FACTOR = {value}\n")
+        os.utime(file, ns=(10**18, 10**18 + i))
+        assert load("quick_edit").FACTOR == float(value)
+        sys.modules.pop("quick_edit")  # and in another process
+    file.write_text("FACTOR = 5.0\n")
+    os.utime(file, ns=(10**18, 10**18 + 2))
+    assert load("quick_edit").FACTOR == 5.0
+    file.write_text("FACTOR = 7.0\n")
+    os.utime(file, ns=(10**18, 10**18 + 3))
+    assert load("quick_edit").FACTOR == 7.0
 
 
 def test_a_cell_is_run_again_when_what_it_depends_on_changed(place, ran, monkeypatch):
