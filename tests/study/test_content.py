@@ -80,7 +80,7 @@ def test_a_file_that_was_changed_within_a_second_is_imported_as_it_is(tmp_path, 
     for i, value in enumerate(("1.0", "3.0")):
         file.write_text(f"FACTOR = {value}\n")
         os.utime(file, ns=(10**18, 10**18 + i))
-        assert load("quick_edit").FACTOR == float(value)
+        assert float(value) == load("quick_edit").FACTOR
         sys.modules.pop("quick_edit")  # and in another process
     file.write_text("FACTOR = 5.0\n")
     os.utime(file, ns=(10**18, 10**18 + 2))
