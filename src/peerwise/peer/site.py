@@ -239,7 +239,8 @@ class SiteBook:
         """
         width = max(len(self._parts), 1)  # one release is as many charges as there are parts
         there = Counter(row[1] for row in ledger.paid())
-        charges = []  # but for those that were put into the state's ledger before: not of its draw
+        # those that the state's ledger has no copy of; that of its own draw never has one
+        charges = []
         for receipt, row in sorted(
             self._mine()[::width], key=lambda c: self._is_of_this_draw(c[0])
         ):
